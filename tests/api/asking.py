@@ -1,4 +1,4 @@
-"""Somebody who may ask everything of an API that indexes while it serves."""
+"""A client with every grant at an API that indexes while it serves."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.api.sessions import client_session
 
 
 class Ask(Protocol):
-    """The answer to a path below /v1, whose status is this one. What is told along is posted."""
+    """Request a path below /v1 and return its JSON; fail if the status differs. A `body` is posted."""
 
-    async def __call__(self, path: str, status: int = 200, told: Any = None) -> Any: ...
+    async def __call__(self, path: str, status: int = 200, body: Any = None) -> Any: ...
 
 
 @asynccontextmanager
-async def asking(settings: Settings) -> AsyncIterator[Ask]:
-    """The API of these settings, on a port of its own."""
+async def open_client(settings: Settings) -> AsyncIterator[Ask]:
+    """Serve the API of these settings on a free port, and yield a client."""
     state = open_state(settings)
     _, key = state.create_account("somebody", "PRO", 100_000, GRANTS)
     state.close()
@@ -31,9 +31,9 @@ async def asking(settings: Settings) -> AsyncIterator[Ask]:
         client_session(headers={"Authorization": f"Bearer {key}"}) as client,
     ):
 
-        async def ask(path: str, status: int = 200, told: Any = None) -> Any:
-            method = "GET" if told is None else "POST"
-            async with client.request(method, f"http://127.0.0.1:{port}/v1/{path}", json=told) as answer:
+        async def ask(path: str, status: int = 200, body: Any = None) -> Any:
+            method = "GET" if body is None else "POST"
+            async with client.request(method, f"http://127.0.0.1:{port}/v1/{path}", json=body) as answer:
                 assert answer.status == status, (path, await answer.text())
                 return await answer.json()
 

@@ -68,27 +68,27 @@ DEPOSIT = ValidatorDeposit(
 
 @dataclass
 class FakeValidators:
-    """The validators of a FakeEngine, which remembers the calls and fails where it is told to."""
+    """The validators of a FakeEngine, which records the calls and raises its `failure`."""
 
     engine: Any
 
-    async def _come(self, name: str, validator: ValidatorId, *arguments: object) -> None:
-        await self.engine._come(name, validator, *arguments)
+    async def _record_call(self, name: str, validator: ValidatorId, *arguments: object) -> None:
+        await self.engine._record_call(name, validator, *arguments)
         if validator not in (7, PUBKEY):
             raise validator_not_found(validator)
 
     async def details(self, validator: ValidatorId) -> ValidatorDetails:
-        await self._come("details", validator)
+        await self._record_call("details", validator)
         return DETAILS
 
     async def rewards(self, validator: ValidatorId, within: Range, window: Window) -> Rows[ValidatorReward]:
-        await self._come("rewards", validator, within, window)
+        await self._record_call("rewards", validator, within, window)
         return Rows([REWARD], 21)
 
     async def withdrawals(self, validator: ValidatorId, window: Window) -> Rows[ValidatorWithdrawal]:
-        await self._come("withdrawals", validator, window)
+        await self._record_call("withdrawals", validator, window)
         return Rows([WITHDRAWAL], 20)
 
     async def deposits(self, validator: ValidatorId, window: Window) -> Rows[ValidatorDeposit]:
-        await self._come("deposits", validator, window)
+        await self._record_call("deposits", validator, window)
         return Rows([], 0)

@@ -1,4 +1,4 @@
-"""Hooks of schemathesis: the only reasons for which a request that fits the description may be refused with 400.
+"""Hooks of schemathesis: the reasons for which a valid request may be refused with 400.
 
 No schema can say them. Each is a sentence of ours; a refusal in any other words is a failure of
 `positive_data_acceptance`.
@@ -37,10 +37,10 @@ REASONS: Final = (
 
 @schemathesis.hook
 def filter_failure(context: Any, failure: Any, case: Any, response: Any) -> bool:
-    """Whether it is a failure: not if what was refused is refused for one of the reasons."""
+    """Return False if a valid request was refused for one of the reasons, else True."""
     if type(failure).__name__ != "RejectedPositiveData" or response.status_code != 400:
         return True
-    said = response.json()
-    error = said.get("error")
-    message: str = said.get("message") or (error["message"] if isinstance(error, dict) else error)
+    document = response.json()
+    error = document.get("error")
+    message: str = document.get("message") or (error["message"] if isinstance(error, dict) else error)
     return not all(any(re.search(reason, part) for reason in REASONS) for part in re.split(r"; (?=`)", message))

@@ -28,7 +28,7 @@ Ask = Callable[..., Awaitable[ClientResponse]]
     ]
 )
 def state_url(request: pytest.FixtureRequest, stores: Stores) -> str:
-    """A state store that nobody has used, of each kind; `tests/storage` compares the kinds in `make test`, too."""
+    """Return the URL of a new state store, of each kind (`tests/storage` compares the kinds)."""
     return stores.url(request.param)
 
 
@@ -69,9 +69,9 @@ async def client(port: int) -> AsyncIterator[ClientSession]:
 def ask(client: ClientSession, port: int) -> Ask:
     """GET, or another method, with the key; the path goes out as it is written here."""
 
-    async def asked(path: str, method: str = "GET", **more: Any) -> ClientResponse:
-        headers = {"Authorization": f"Bearer {KEY}", **more.pop("headers", {})}
+    async def send_request(path: str, method: str = "GET", **options: Any) -> ClientResponse:
+        headers = {"Authorization": f"Bearer {KEY}", **options.pop("headers", {})}
         url = URL(f"http://127.0.0.1:{port}{quote(path, safe=string.punctuation)}", encoded=True)
-        return await client.request(method, url, headers=headers, allow_redirects=False, **more)
+        return await client.request(method, url, headers=headers, allow_redirects=False, **options)
 
-    return asked
+    return send_request

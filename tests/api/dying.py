@@ -1,4 +1,6 @@
-"""A server that dies at a named point of a change: `python -m tests.api.dying PORT URL`, one line for each life.
+"""A server that dies at a named point of a change: `python -m tests.api.dying PORT URL`.
+
+Each line on its input starts one server.
 
 A line names the point, or none; then a child of this process serves, armed to die there. It is answered with the
 number of the child, and with how that ended as soon as it did. This process loads the libraries and never uses them.
@@ -36,7 +38,7 @@ KEYED = ("the key is claimed", "the answer is kept")
 
 
 def die() -> NoReturn:
-    """As by `kill -9`."""
+    """Kill this process with SIGKILL."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("nobody survives that")
 
@@ -96,11 +98,11 @@ def _around_commit(*, inside: bool) -> None:
     usual = State.write
 
     async def run(self: State, work: Callable[[Any], Any]) -> Any:
-        def whole(tx: Any) -> Any:
-            done = work(tx)
-            return die() if inside else done
+        def work_and_die(tx: Any) -> Any:
+            result = work(tx)
+            return die() if inside else result
 
-        await usual(self, whole)
+        await usual(self, work_and_die)
         die()
 
     State.write = run  # type: ignore[method-assign]

@@ -79,17 +79,19 @@ class Caller:
 
 
 class FakeMeter:
-    """Lets everybody in, and remembers whom."""
+    """Admits every request, and records the requests."""
 
     def __init__(self) -> None:
-        self.asked: list[AdmissionRequest] = []
+        self.requests: list[AdmissionRequest] = []
         self.settled: list[tuple[int, str]] = []
         self.credit_totals: dict[str, int] = {}
 
     async def admit(self, request: AdmissionRequest) -> Admission:
-        self.asked.append(request)
-        held = Reservation(request.account_id, len(self.asked), request.cost) if request.cost and request.hold else None
-        return Admission(True, request.limit, request.limit - len(self.asked), 60_000_000, 0, held, RICH)
+        self.requests.append(request)
+        reservation = (
+            Reservation(request.account_id, len(self.requests), request.cost) if request.cost and request.hold else None
+        )
+        return Admission(True, request.limit, request.limit - len(self.requests), 60_000_000, 0, reservation, RICH)
 
     async def settle_reservation(self, reservation: Reservation, kind: str) -> None:
         self.settled.append((reservation.call_id, kind))
@@ -98,7 +100,7 @@ class FakeMeter:
         self.settled.append((reservation.call_id, kind))
 
     def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> Bill:
-        return Bill(account_id, amount, 0, str(len(self.asked)))
+        return Bill(account_id, amount, 0, str(len(self.requests)))
 
     def pay(self, tx: object, bill: Bill) -> None:
         return None
@@ -108,7 +110,7 @@ class FakeMeter:
 
 
 class FakeTransaction:
-    """Whatever is asked for is 1000, but nobody has read any list."""
+    """Answers every query with 1000, except for bookmarks: there are none."""
 
     def rows(self, statement: Statement, **_: object) -> list[tuple[int]]:
         return [] if "bookmarks" in statement.text("sqlite") else [(RICH,)]
@@ -127,7 +129,7 @@ class FakeKeys:
 
     keys: dict[str, Caller] = field(default_factory=lambda: {KEY: Caller()})
     links: set[str] = field(default_factory=set)
-    asked: list[str] = field(default_factory=list)
+    lookups: list[str] = field(default_factory=list)
     meter: FakeMeter = field(default_factory=FakeMeter)
     subscriptions: dict[str, set[str]] = field(default_factory=lambda: {"acc_1": {ALICE, BOB}})
 
@@ -144,7 +146,7 @@ class FakeKeys:
         return work(FakeTransaction())
 
     async def caller(self, token: str) -> Caller | None:
-        self.asked.append(token)
+        self.lookups.append(token)
         return self.keys.get(token)
 
     async def open_session(self, token: str, *, link: bool = False) -> str | None:
@@ -179,68 +181,68 @@ class FakeHeads:
 
 @dataclass
 class FakeEngine:
-    """Answers what it is told to, or raises, while its `gate` is open; every call is remembered."""
+    """Returns fixed answers or raises `failure` while its `gate` is open; records every call."""
 
     failure: Exception | None = None
     delay_s: float = 0
     value_usd: Decimal = Decimal("1600.25")
     ready: bool = True
-    reached: ListPosition | None = None
+    page_end: ListPosition | None = None
     syncing: bool = False
     served: set[str] = field(default_factory=lambda: {"evm", "solana", "tron", "starknet"})
     page: ApprovalsPage = field(default_factory=lambda: ApprovalsPage((), None))
     images: dict[str, str] = field(default_factory=dict)
     calls: list[tuple[str, Any]] = field(default_factory=list)
     called: asyncio.Event = field(default_factory=asyncio.Event)
-    left: asyncio.Event = field(default_factory=asyncio.Event)
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     heads: FakeHeads = field(default_factory=FakeHeads)
 
     def __post_init__(self) -> None:
         self.gate.set()
 
-    async def _come(self, name: str, *arguments: object) -> None:
+    async def _record_call(self, name: str, *arguments: object) -> None:
         self.calls.append((name, arguments))
         self.called.set()
         try:
             await asyncio.sleep(self.delay_s)
             await self.gate.wait()
         finally:
-            self.left.set()
+            self.finished.set()
         if self.failure:
             raise self.failure
 
     async def portfolios(
         self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
     ) -> list[Portfolio]:
-        await self._come("portfolios", accounts, options, wait, wallet_only)
+        await self._record_call("portfolios", accounts, options, wait, wallet_only)
         return [a_portfolio(account.address) for account in accounts]
 
     async def encoded_portfolios(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
-        found = await self.portfolios(accounts, options, wait=wait, wallet_only=False)
-        return [encode_one(zero_unknown(each) if options.zero else each) for each in found]
+        documents = await self.portfolios(accounts, options, wait=wait, wallet_only=False)
+        return [encode_one(zero_unknown(each) if options.zero else each) for each in documents]
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Value:
-        await self._come("nav", accounts, currency, wait)
+        await self._record_call("nav", accounts, currency, wait)
         return Value(self.value_usd, currency, Decimal(1))
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
-        await self._come("at_block", accounts, chain, height, options)
+        await self._record_call("at_block", accounts, chain, height, options)
         (account,) = accounts
         return [msgspec.structs.replace(a_portfolio(account.address), block_number=str(height))]
 
     async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
-        await self._come("historical", accounts, day)
+        await self._record_call("historical", accounts, day)
         return [a_portfolio(account.address) for account in accounts]
 
     async def performance(
         self, accounts: Sequence[Account], days: Sequence[date], currency: str
     ) -> PerformanceDocument:
-        await self._come("performance", accounts, days, currency)
+        await self._record_call("performance", accounts, days, currency)
         return a_performance(currency)
 
     async def gains(self, accounts: Sequence[Account], request: PnlRequest) -> PnlDocument:
-        await self._come("gains", accounts, request)
+        await self._record_call("gains", accounts, request)
         return GAINS_EXAMPLE
 
     async def approvals(
@@ -251,21 +253,21 @@ class FakeEngine:
         start: EventPosition | None,
         include: Collection[str] = (),
     ) -> ApprovalsPage:
-        await self._come("approvals", accounts, chain, limit, start, include)
+        await self._record_call("approvals", accounts, chain, limit, start, include)
         return self.page
 
-    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:
-        await self._come("transactions", accounts, wanted)
-        return TransactionsPage(Transactions(()), self.reached)
+    async def transactions(self, accounts: Sequence[Account], request: TransactionFilter) -> TransactionsPage:
+        await self._record_call("transactions", accounts, request)
+        return TransactionsPage(Transactions(()), self.page_end)
 
     async def watch(self, owner: str, accounts: Sequence[Account]) -> None:
-        await self._come("watch", owner, accounts)
+        await self._record_call("watch", owner, accounts)
 
     async def watch_subscribed(self, owner: str, subscribed: Mapping[Account, int]) -> None:
-        await self._come("watch_subscribed", owner, dict(subscribed))
+        await self._record_call("watch_subscribed", owner, dict(subscribed))
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
-        await self._come("sync", accounts)
+        await self._record_call("sync", accounts)
         return not self.syncing
 
     @property
@@ -295,16 +297,16 @@ class FakeEngine:
         ]
 
     async def status(self, accounts: Sequence[Account]) -> list[SyncStatus]:
-        await self._come("status", accounts)
+        await self._record_call("status", accounts)
         return [SyncStatus(account.address, 1_700_000_000_123_456, None, False) for account in accounts]
 
     async def readiness(self) -> Readiness:
-        await self._come("readiness")
+        await self._record_call("readiness")
         health = ChainReadiness(key="ethereum", healthy=self.ready, head=12, indexed=10, lag_blocks=2)
         return Readiness(ready=self.ready, chains=[health])
 
     async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
-        await self._come("virtual", users, options, wait)
+        await self._record_call("virtual", users, options, wait)
         return [a_portfolio(user.address) for user in users]
 
     def validators(self) -> FakeValidators:
@@ -316,12 +318,12 @@ class FakeEngine:
 
 def an_approval(height: int, raw: int = 5) -> Approval:
     """An approval that Alice gave to Bob."""
-    place = EventPosition(height, 3, f"0x{height:064x}")
-    return Approval(place, 1_700_000_000_123_456, "0x" + "70" * 20, ALICE, BOB, raw)
+    position = EventPosition(height, 3, f"0x{height:064x}")
+    return Approval(position, 1_700_000_000_123_456, "0x" + "70" * 20, ALICE, BOB, raw)
 
 
 def a_portfolio(address: str) -> Portfolio:
-    """The portfolio of somebody who has nothing."""
+    """Return an empty portfolio."""
     return Portfolio(
         address=address,
         networth="0",

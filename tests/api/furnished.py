@@ -47,7 +47,7 @@ def virtual_user_of(account_id: str) -> str:
 
 
 def furnish(world: World, account_id: str) -> None:
-    """Whatever it had: now it has three wallets in its address book, a bundle, a virtual user and a subscription."""
+    """Reset an account to three wallets in its address book, a bundle, a virtual user and a subscription."""
     now_us = world.state.clock.now_us()
 
     def work(tx: Transaction) -> None:

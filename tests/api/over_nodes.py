@@ -17,7 +17,7 @@ from chainfolio.settings_file import load
 from chainfolio.storage.state import subscriptions, virtual_users
 from chainfolio.storage.state.database import Transaction
 from tests.api.fakes import ALICE
-from tests.api.tenants import Said, Tenant, World, a_world
+from tests.api.tenants import ApiResponse, Tenant, World, a_world
 
 MIDNIGHT = 1_700_006_400
 DAYS = "startDate=2023-11-15&endDate=2023-11-15"
@@ -38,7 +38,7 @@ WRITES = {"sync_transactions": ("/v1/sync-transactions", 1), "subscribe_snapshot
 
 
 class Hurried(SystemClock):
-    """The machine's clock, on which nobody waits between two tries."""
+    """The machine's clock, with no wait between two tries."""
 
     async def sleep(self, seconds: float) -> None:
         """Let others run."""
@@ -101,39 +101,42 @@ def subscribe(world: World, tenant: Tenant, *addresses: str) -> None:
     world.state.database.write(lambda tx: subscriptions.add(tx, tenant.account, dict.fromkeys(addresses, ""), now_us))
 
 
-async def ask(world: World, name: str, *addresses: str, more: str = "") -> tuple[Said, int]:
-    """The answer of a route about addresses, and what it cost. `more`: other parameters than those of `READS`."""
+async def ask(world: World, name: str, *addresses: str, extra: str = "") -> tuple[ApiResponse, int]:
+    """Request a route about addresses; return the answer and its cost.
+
+    `extra` replaces parameters of `READS`.
+    """
     tenant, group = tenant_of(world, *addresses)
     if name in ("historical", "token_overview", "performance"):
         subscribe(world, tenant, *addresses)
-    before = await world.settled(tenant)
+    before = await world.settled_balance(tenant)
     if name in READS:
         path, usual, _ = READS[name]
-        wanted = f"virtual:{group}" if name == "virtual_users_portfolio" else ",".join(addresses)
-        said = await tenant.ask("GET", f"{path}?addresses={wanted}{_joined(usual, more)}")
+        targets = f"virtual:{group}" if name == "virtual_users_portfolio" else ",".join(addresses)
+        response = await tenant.ask("GET", f"{path}?addresses={targets}{_joined(usual, extra)}")
     else:
         path, _ = WRITES[name]
         items = [{"address": each} for each in addresses] if name == "subscribe_snapshot" else list(addresses)
-        said = await tenant.ask("POST", path, {"addresses": items})
-    return said, before.available - (await world.settled(tenant)).available
+        response = await tenant.ask("POST", path, {"addresses": items})
+    return response, before.available - (await world.settled_balance(tenant)).available
 
 
-def _joined(usual: str, more: str) -> str:
+def _joined(usual: str, extra: str) -> str:
     """The parameters of a request: `more` replace those that have the same names."""
-    named = dict(each.split("=", 1) for each in f"{usual}{more}".split("&") if each)
-    return "".join(f"&{name}={value}" for name, value in named.items())
+    parameters = dict(each.split("=", 1) for each in f"{usual}{extra}".split("&") if each)
+    return "".join(f"&{name}={value}" for name, value in parameters.items())
 
 
-def lacking(said: Said) -> tuple[set[str], str]:
-    """What an answer says of its completeness, and all its issues as one text."""
-    headers = {name.lower(): value for name, value in said.headers.items()}
+def completeness_of(response: ApiResponse) -> tuple[set[str], str]:
+    """Return the completeness values of an answer, and all its issues as one text."""
+    headers = {name.lower(): value for name, value in response.headers.items()}
     if "x-completeness" in headers:
         return {headers["x-completeness"]}, headers.get("x-issues", "")
-    documents = said.json if isinstance(said.json, list) else [said.json]
+    documents = response.json if isinstance(response.json, list) else [response.json]
     issues = [issue for each in documents for issue in each["issues"]]
     return {each["completeness"] for each in documents}, "\n".join(f"{i['subject']}: {i['reason']}" for i in issues)
 
 
 def cost_of(name: str) -> int:
-    """What a call about one address costs."""
+    """Return the price of a call about one address."""
     return READS[name][2] if name in READS else WRITES[name][1]

@@ -1,4 +1,4 @@
-"""A server over fakes as a process of its own: `python -m tests.api.served WORKERS PORT SECONDS NOTICE YOUNG`.
+"""A process that serves fakes: `python -m tests.api.served WORKERS PORT SECONDS NOTICE YOUNG`.
 
 NOTICE is `server.stop_notice_s`. A worker that dies is young until YOUNG seconds; 0: as usual."""
 
@@ -14,7 +14,7 @@ from tests.api.fakes import FakeEngine, FakeKeys, an_app
 
 
 async def make(settings: Settings) -> App:
-    """The application; its engine takes as many seconds as the settings say (where they name a cache's age)."""
+    """Return the application; each call of its engine takes `server.cache_s` seconds."""
     return an_app(FakeEngine(delay_s=settings.server.cache_s), FakeKeys(), settings.server)
 
 

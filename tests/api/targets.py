@@ -71,7 +71,7 @@ def body(route: Route) -> str:
     return BODIES.get(route.name, "")
 
 
-# What is kept for a tenant is told by a store, which the fakes have none of.
+# These routes read a tenant's rows from a store; the fakes have none.
 KEPT: Final = (
     "/v1/addressbook",
     "/v1/bundles",

@@ -39,8 +39,8 @@ UNTRACED = ("x-request-id", "date", "x-ratelimit", "ratelimit")
 
 
 @dataclass(frozen=True)
-class Said:
-    """An answer: what a client can tell answers apart by, but for the request's id, the time and how many are left."""
+class ApiResponse:
+    """An answer without its request id, time and rate-limit headers, for comparisons."""
 
     status: int
     headers: dict[str, str]
@@ -60,47 +60,51 @@ class Said:
 
 @dataclass
 class Tenant:
-    """One account with its key, asking."""
+    """One account with its key."""
 
     session: ClientSession
     base: str
     account: str
     key: str
 
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Said:
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> ApiResponse:
         """One request; a body of bytes goes out as it is."""
-        more: dict[str, Any] = (
+        content: dict[str, Any] = (
             {"data": io.BytesIO(body)} if isinstance(body, bytes) else {} if body is None else {"json": body}
         )
-        sent = {"Authorization": f"Bearer {self.key}"} | {name.replace("_", "-"): v for name, v in headers.items()}
+        request_headers = {"Authorization": f"Bearer {self.key}"} | {
+            name.replace("_", "-"): v for name, v in headers.items()
+        }
         if isinstance(body, bytes):
-            sent.setdefault("Content-Type", "application/json")
+            request_headers.setdefault("Content-Type", "application/json")
         url = URL(f"{self.base}{path}", encoded=True)
-        async with self.session.request(method, url, headers=sent, **more) as answer:
-            told = {name: value for name, value in answer.headers.items() if not name.lower().startswith(UNTRACED)}
-            return Said(answer.status, told, await answer.read())
+        async with self.session.request(method, url, headers=request_headers, **content) as answer:
+            response_headers = {
+                name: value for name, value in answer.headers.items() if not name.lower().startswith(UNTRACED)
+            }
+            return ApiResponse(answer.status, response_headers, await answer.read())
 
     async def book(self, *addresses: str) -> None:
         """Put addresses into the address book."""
-        said = await self.ask("POST", "/v1/addressbook", {"entries": [{"address": each} for each in addresses]})
-        assert said.status == 200, said.body
+        response = await self.ask("POST", "/v1/addressbook", {"entries": [{"address": each} for each in addresses]})
+        assert response.status == 200, response.body
 
     async def bundle(self, name: str, *addresses: str) -> str:
         """Make a bundle; its id."""
-        said = await self.ask("POST", "/v1/bundles", {"name": name, "addresses": addresses})
-        assert said.status == 200, said.body
-        id: str = said.json["data"]["id"]
+        response = await self.ask("POST", "/v1/bundles", {"name": name, "addresses": addresses})
+        assert response.status == 200, response.body
+        id: str = response.json["data"]["id"]
         return id
 
     async def read_all(self) -> list[bytes]:
-        """All that the account has, as answered."""
+        """Return the answers that list all objects of the account."""
         paths = "/v1/addressbook", "/v1/bundles", "/v1/virtual-users"
         return [(await self.ask("GET", path)).body for path in paths]
 
 
 @dataclass
 class World:
-    """A state store, an engine, and who asks."""
+    """A state store, an engine, and a client."""
 
     state: State
     engine: FakeEngine
@@ -120,24 +124,26 @@ class World:
         account, key = self.state.create_account(name, plan, credits, grants, expires)
         return Tenant(self.session, self.base, account.id, key)
 
-    async def settled(self, tenant: Tenant) -> Balance:
+    async def settled_balance(self, tenant: Tenant) -> Balance:
         """The account's credits, once no running call holds any."""
         for _ in range(500):
-            ((available, held, earned),) = self.state.database.read(lambda tx: tx.rows(_BALANCE, owner=tenant.account))
-            if not held:
-                return Balance(available, held, earned)
+            ((available, reserved, spent),) = self.state.database.read(
+                lambda tx: tx.rows(_BALANCE, owner=tenant.account)
+            )
+            if not reserved:
+                return Balance(available, reserved, spent)
             await asyncio.sleep(0.01)
-        raise AssertionError(f"{held} credits are still held")
+        raise AssertionError(f"{reserved} credits are still held")
 
-    def held(self, tenant: Tenant) -> int:
-        """What running calls of the account hold now."""
-        ((_, held, _),) = self.state.database.read(lambda tx: tx.rows(_BALANCE, owner=tenant.account))
-        return int(held)
+    def held_credits(self, tenant: Tenant) -> int:
+        """Return the credits that running calls of the account hold."""
+        ((_, reserved, _),) = self.state.database.read(lambda tx: tx.rows(_BALANCE, owner=tenant.account))
+        return int(reserved)
 
-    def counted(self) -> dict[tuple[str, str], int]:
-        """How many requests every bucket has let in, by key and bucket."""
-        found = self.state.database.read(lambda tx: tx.rows(_BUCKETS))
-        return {(key, name): len(bytes(moments)) // 8 for key, name, moments in found}
+    def request_counts(self) -> dict[tuple[str, str], int]:
+        """Return the number of admitted requests by key and bucket."""
+        rows = self.state.database.read(lambda tx: tx.rows(_BUCKETS))
+        return {(key, name): len(bytes(moments)) // 8 for key, name, moments in rows}
 
 
 @asynccontextmanager
@@ -150,7 +156,7 @@ async def a_world(store: Path | str, settings: Settings | None = None, engine: A
     engine = engine or FakeEngine()
     app = make_app(engine, state, settings, Environment(clock=clock, random=random.Random(2)))
     try:
-        # A failure is logged with its traceback, which structlog draws at length where nobody has set it up.
+        # Without a configured log, structlog prints long tracebacks of failures.
         with capture_logs():
             async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, client_session() as session:
                 yield World(state, engine, session, f"http://127.0.0.1:{port}")

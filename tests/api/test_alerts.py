@@ -1,4 +1,4 @@
-"""Rules over HTTP: each account has its own, webhooks only, with secrets that are shown and never stored."""
+"""Rules over HTTP: separate for each account, webhooks only, with secrets that are never stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from chainfolio.alerts.kinds import KINDS
 from chainfolio.api.alerts import OFFERED, Kind
 from tests.api.fakes import ALICE
-from tests.api.tenants import Said, Tenant, World, a_world
+from tests.api.tenants import ApiResponse, Tenant, World, a_world
 
 RULE = {"kind": "incoming", "subject": ALICE, "over": "1000.5", "url": "https://hooks.example/a"}
 
@@ -21,7 +21,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield running
 
 
-async def added(tenant: Tenant, **more: object) -> Said:
+async def added(tenant: Tenant, **more: object) -> ApiResponse:
     return await tenant.ask("POST", "/v1/alerts", RULE | more)
 
 
@@ -32,9 +32,9 @@ def test_every_kind_but_those_of_the_operator_is_offered() -> None:
 
 async def test_a_rule_is_added_listed_tested_rotated_and_removed(world: World) -> None:
     ann = world.tenant("ann")
-    said = await added(ann)
-    assert said.status == 200, said.body
-    rule = said.json
+    response = await added(ann)
+    assert response.status == 200, response.body
+    rule = response.json
     assert (rule["kind"], rule["subject"], rule["bound"], rule["chains"]) == (
         "incoming",
         ALICE,
@@ -49,8 +49,8 @@ async def test_a_rule_is_added_listed_tested_rotated_and_removed(world: World) -
     assert (len(secrets), secrets[1]) == (2, secret)
     test = (await ann.ask("POST", f"/v1/alerts/{rule['id']}/test")).json
     assert (test["type"], test["state"]) == ("event.test", "pending")
-    listed = (await ann.ask("GET", "/v1/alert-deliveries?state=pending")).json["data"]
-    assert [each["id"] for each in listed] == [test["id"]]
+    deliveries = (await ann.ask("GET", "/v1/alert-deliveries?state=pending")).json["data"]
+    assert [each["id"] for each in deliveries] == [test["id"]]
     assert (await ann.ask("POST", f"/v1/alert-deliveries/{test['id']}/replay")).json["id"] == test["id"]
     assert (await ann.ask("DELETE", f"/v1/alerts/{rule['id']}")).status == 204
     assert (await ann.ask("GET", "/v1/alerts")).json["data"] == []
@@ -72,9 +72,9 @@ async def test_rules_of_others_are_as_unknown_as_none(world: World) -> None:
             assert (await eve.ask(method, f"/v1/alerts/{name}{path}", body)).status == 404, path
     assert (await eve.ask("POST", f"/v1/alert-deliveries/{event}/replay")).status == 404
     assert (await eve.ask("GET", "/v1/alert-deliveries")).json["data"] == []
-    own = (await added(eve)).json["id"]
+    eves_rule = (await added(eve)).json["id"]
     secrets = [
-        (await each.ask("GET", f"/v1/alerts/{id}/secrets")).json["data"] for each, id in ((ann, rule), (eve, own))
+        (await each.ask("GET", f"/v1/alerts/{id}/secrets")).json["data"] for each, id in ((ann, rule), (eve, eves_rule))
     ]
     assert secrets[0] != secrets[1]
 
@@ -98,7 +98,7 @@ async def test_rules_of_others_are_as_unknown_as_none(world: World) -> None:
 async def test_a_wrong_rule_is_refused_and_costs_nothing(world: World, wrong: dict[str, object]) -> None:
     ann = world.tenant("ann", credits=10)
     assert (await added(ann, **wrong)).status == 400
-    assert (await world.settled(ann)).available == 10
+    assert (await world.settled_balance(ann)).available == 10
     assert (await ann.ask("GET", "/v1/alerts")).json["data"] == []
 
 
@@ -106,5 +106,5 @@ async def test_an_account_has_a_hundred_rules_at_most(world: World) -> None:
     ann = world.tenant("ann")
     for number in range(100):
         assert (await added(ann, over=str(number))).status == 200
-    said = await added(ann)
-    assert (said.status, "at most 100 rules" in said.json["message"]) == (400, True)
+    response = await added(ann)
+    assert (response.status, "at most 100 rules" in response.json["message"]) == (400, True)

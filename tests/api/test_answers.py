@@ -1,4 +1,4 @@
-"""What is answered, and what every answer has around it."""
+"""Answers of routes, and the headers that every answer has."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.api.sessions import client_session
 from tests.api.targets import TARGETS, path_of
 
 # Every path, and the methods that it takes.
-METHODS = {path_of(route): {other.method for other in ROUTES if other.path == route.path} for route in ROUTES}
+METHODS = {path_of(route): {each.method for each in ROUTES if each.path == route.path} for route in ROUTES}
 
 
 def allowed(path: str) -> str:
-    """What the Allow header of a path names."""
+    """Return the Allow header of a path."""
     methods = METHODS.get(path, {"GET"})
     return ", ".join(sorted({*methods, "OPTIONS", *({"HEAD"} if "GET" in methods else ())}))
 
@@ -43,17 +43,17 @@ async def test_one_portfolio_per_address_in_an_array(ask: Any) -> None:
 async def test_a_net_asset_value_has_every_digit_as_a_number(ask: Any, engine: FakeEngine) -> None:
     engine.value_usd = Decimal("123456789012345678901234567890.000000000000000001")
     answer = await ask(f"/v1/nav?addresses={ALICE}")
-    rest = '"currency":"USD","conversionPrice":1,"unpricedAssets":0,"completeness":"complete","issues":[]'
-    expected = f'{{"nav":{engine.value_usd},{rest}}}'
+    tail = '"currency":"USD","conversionPrice":1,"unpricedAssets":0,"completeness":"complete","issues":[]'
+    expected = f'{{"nav":{engine.value_usd},{tail}}}'
     assert await answer.text() == expected
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
+    ("value", "text"),
     [("0", "0"), ("-0", "0"), ("1E+3", "1000"), ("1E-9", "0.000000001"), ("1.50", "1.5"), ("-2.5", "-2.5")],
 )
-def test_a_number_is_never_scientific(value: str, written: str) -> None:
-    assert bytes(number(Decimal(value))).decode() == written
+def test_a_number_is_never_scientific(value: str, text: str) -> None:
+    assert bytes(number(Decimal(value))).decode() == text
 
 
 async def test_chains_are_sorted_by_name_and_complete(ask: Any) -> None:
@@ -153,22 +153,22 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(
-    ("failure", "status", "error", "words", "retry_after"), FAILURES, ids=lambda value: repr(value)[:24]
+    ("failure", "status", "error", "message", "retry_after"), FAILURES, ids=lambda value: repr(value)[:24]
 )
 async def test_each_error_has_its_status_and_keeps_its_secrets(
-    ask: Any, engine: FakeEngine, failure: Exception, status: int, error: str, words: str, retry_after: str | None
+    ask: Any, engine: FakeEngine, failure: Exception, status: int, error: str, message: str, retry_after: str | None
 ) -> None:
     engine.failure = failure
     with capture_logs() as lines:
         answer = await ask(f"/v1/portfolio?addresses={ALICE}")
     body = await answer.json()
     assert (answer.status, body["error"]) == (status, error)
-    assert words in body["message"]
+    assert message in body["message"]
     assert answer.headers.get("Retry-After") == retry_after
     assert "SECRET" not in await answer.text()
-    (told,) = [line for line in lines if line["event"] == "failed"] or [{}]
-    assert bool(told) is (status >= 500)
-    assert told.get("exc_info") == (failure if status == 500 else None)
+    (log_line,) = [line for line in lines if line["event"] == "failed"] or [{}]
+    assert bool(log_line) is (status >= 500)
+    assert log_line.get("exc_info") == (failure if status == 500 else None)
 
 
 def test_every_error_of_ours_has_a_cure() -> None:
@@ -275,7 +275,7 @@ async def test_every_answer_has_these(ask: Any, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("request_id", "is_kept"),
     [
         ("abc-1.2_Z", True),
         ("a" * 64, True),
@@ -288,9 +288,9 @@ async def test_every_answer_has_these(ask: Any, path: str) -> None:
         ("a,b", False),
     ],
 )
-async def test_a_sane_request_id_is_kept(ask: Any, given: str, kept: bool) -> None:
-    answer = await ask("/healthz", headers={"X-Request-Id": given})
-    assert (answer.headers["X-Request-Id"] == given) is kept
+async def test_a_sane_request_id_is_kept(ask: Any, request_id: str, is_kept: bool) -> None:
+    answer = await ask("/healthz", headers={"X-Request-Id": request_id})
+    assert (answer.headers["X-Request-Id"] == request_id) is is_kept
 
 
 @pytest.mark.parametrize("path", ["/v1/{}", "/v1/bundles/{}", "/{}", "/v1/bundles/{}/addresses/x"])
@@ -321,15 +321,17 @@ async def test_the_log_has_one_line_a_request_and_no_secret(ask: Any) -> None:
 
 @pytest.mark.parametrize("path", [*METHODS, "/docs", "/openapi.json", "/"])
 async def test_a_preflight_is_answered_without_a_key(client: ClientSession, path: str) -> None:
-    asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "GET"}
-    answer = await client.options(path, headers={**asked, "Access-Control-Request-Headers": "authorization"})
+    preflight = {"Origin": "https://a.example", "Access-Control-Request-Method": "GET"}
+    answer = await client.options(path, headers={**preflight, "Access-Control-Request-Headers": "authorization"})
     assert (answer.status, await answer.read()) == (204, b"")
     assert answer.headers["Allow"] == allowed(path)
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
     assert answer.headers["Access-Control-Allow-Methods"] == allowed(path)
     allowed_headers = answer.headers["Access-Control-Allow-Headers"].split(", ")
-    taken = {name for route in ROUTES for name in route.takes}
-    assert {"Authorization", "Content-Type", "Last-Event-ID", "X-Delegate-For", *taken} <= set(allowed_headers)
+    request_headers = {name for route in ROUTES for name in route.takes}
+    assert {"Authorization", "Content-Type", "Last-Event-ID", "X-Delegate-For", *request_headers} <= set(
+        allowed_headers
+    )
 
 
 async def test_a_page_of_another_host_may_write(ask: Any) -> None:
@@ -351,16 +353,16 @@ class TestNamedOrigins:
 
     @pytest.mark.parametrize("origin", ["https://a.example", "http://localhost:3000"])
     async def test_pages_of_the_named_hosts_may(self, client: ClientSession, origin: str) -> None:
-        asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
-        answer = await client.options("/v1/sync-transactions", headers=asked)
+        preflight = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        answer = await client.options("/v1/sync-transactions", headers=preflight)
         assert (answer.headers["Access-Control-Allow-Origin"], answer.headers["Vary"]) == (origin, "Origin")
         assert answer.headers["Access-Control-Allow-Methods"] == "OPTIONS, POST"
 
     @pytest.mark.parametrize("origin", ["https://b.example", "http://a.example", "https://a.example.org", "null", ""])
     async def test_pages_of_others_may_not(self, client: ClientSession, origin: str) -> None:
         for method in ("OPTIONS", "GET"):
-            asked = {"Origin": origin, "Access-Control-Request-Method": "GET"}
-            answer = await client.request(method, "/v1/chains", headers=asked)
+            preflight = {"Origin": origin, "Access-Control-Request-Method": "GET"}
+            answer = await client.request(method, "/v1/chains", headers=preflight)
             assert not [name for name in answer.headers if name.lower().startswith("access-control")]
             assert answer.headers["Vary"] == "Origin"
 
@@ -371,9 +373,9 @@ class TestWithoutCors:
         return Server(cors=False)
 
     async def test_cors_can_be_turned_off(self, client: ClientSession) -> None:
-        asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "GET"}
+        preflight = {"Origin": "https://a.example", "Access-Control-Request-Method": "GET"}
         for method in ("OPTIONS", "GET"):
-            answer = await client.request(method, "/healthz", headers=asked)
+            answer = await client.request(method, "/healthz", headers=preflight)
             assert not [name for name in answer.headers if name.lower().startswith("access-control")]
 
 
@@ -446,8 +448,8 @@ async def test_a_long_url_is_414(ask: Any) -> None:
 
 async def test_long_headers_are_431(ask: Any) -> None:
     assert (await ask("/v1/chains", headers={"X-Long": "a" * 15_000})).status == 200
-    many = {f"X-{number}": "a" * 1000 for number in range(17)}
-    for headers in ({"X-Long": "a" * 17_000}, many):
+    many_headers = {f"X-{number}": "a" * 1000 for number in range(17)}
+    for headers in ({"X-Long": "a" * 17_000}, many_headers):
         answer = await ask("/v1/chains", headers=headers)
         assert (answer.status, (await answer.json())["error"]) == (431, "Request Header Fields Too Large")
 

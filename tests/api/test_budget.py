@@ -1,4 +1,4 @@
-"""The time that a request has: what takes longer is refused in the words of its routes, and not charged."""
+"""Requests that exceed their time are refused in the form of their route, and not charged."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ async def test_who_would_wait_too_long_is_refused_in_time_and_pays_nothing(path:
     ):
         assert (answer.status, answer.content_type) == (status, kind), await answer.text()
         assert "Retry-After" in answer.headers
-        await asyncio.wait_for(engine.left.wait(), 5)
+        await asyncio.wait_for(engine.finished.wait(), 5)
     assert keys.meter.settled == [(1, "void")]

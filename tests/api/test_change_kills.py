@@ -1,4 +1,4 @@
-"""A process that dies at a named point inside a change: afterwards the change is made and paid once, or not at all."""
+"""A process dies at a named point of a change: the change is made and paid once, or not at all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PAID = Statement(
 
 @dataclass
 class Lives:
-    """Servers that live one after the other on one port, over one store."""
+    """Consecutive servers on one port, over one store."""
 
     state: State
     token: str
@@ -48,7 +48,7 @@ class Lives:
     @asynccontextmanager
     async def life(self, point: str = "") -> AsyncIterator[Line]:
         """One server, until it is dead: by itself at a point, or ended at the end of the block."""
-        child = self._told(point)
+        child = self._start_child(point)
         line = Line(self.port)
         try:
             yield line
@@ -59,43 +59,43 @@ class Lives:
             line.leave()
         if not point:
             os.kill(child, signal.SIGTERM)
-        assert self._said() == (-signal.SIGKILL if point else 0)
+        assert self._read_number() == (-signal.SIGKILL if point else 0)
 
-    def _told(self, point: str) -> int:
+    def _start_child(self, point: str) -> int:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{point}\n")
         self.process.stdin.flush()
-        return self._said()
+        return self._read_number()
 
-    def _said(self) -> int:
+    def _read_number(self) -> int:
         assert self.process.stdout is not None
         return int(self.process.stdout.readline())
 
     async def subscribe(self, line: Line, number: int, key: str) -> Response:
-        """Ask for one subscription that nobody else asks for."""
+        """Request a subscription that is unique to `number`."""
         address = f"0x{number + 1:040x}"
         body = json.dumps({"addresses": [{"address": address, "description": f"change {number}"}]}).encode()
         headers = {"Authorization": f"Bearer {self.token}", "X-Request-Id": f"call-{number}."}
         headers |= {"Idempotency-Key": key} if key else {}
         return await line.ask(encode_request("POST", "/v1/subscribe-snapshot", headers, body))
 
-    def counted(self, number: int) -> tuple[int, int]:
-        """How often a subscription is there, and how often it was paid; the ledger is sound."""
+    def count_changes(self, number: int) -> tuple[int, int]:
+        """Return how often a subscription exists and how often it was paid; check the ledger."""
         database = self.state.database
         assert database.read(ledger.check) == []
         assert database.read(ledger.totals)["reserve"] == database.read(ledger.totals)["post"], "nothing is held"
-        ((made,),) = database.read(lambda tx: tx.rows(_SUBSCRIBED, description=f"change {number}"))
-        ((paid,),) = database.read(lambda tx: tx.rows(_PAID, memo=f"%call-{number}.%"))
-        return made, paid
+        ((change_count,),) = database.read(lambda tx: tx.rows(_SUBSCRIBED, description=f"change {number}"))
+        ((payment_count,),) = database.read(lambda tx: tx.rows(_PAID, memo=f"%call-{number}.%"))
+        return change_count, payment_count
 
 
 @asynccontextmanager
 async def living(url: str) -> AsyncIterator[Lives]:
     state = opened(url, HOLD_S)
     _, token = state.create_account("mortal", "PRO", RICH, ["portfolio"])
-    with fleet(url, 0, HOLD_S) as nobody, started(nobody.port, url) as process:
+    with fleet(url, 0, HOLD_S) as empty_fleet, started(empty_fleet.port, url) as process:
         try:
-            yield Lives(state, token, nobody.port, process)
+            yield Lives(state, token, empty_fleet.port, process)
         finally:
             assert process.stdin is not None
             process.stdin.close()
@@ -123,15 +123,15 @@ async def test_a_change_that_dies_at_any_point_is_made_and_paid_once_and_told_ag
             async with lives.life(point) as line:
                 with pytest.raises(ConnectionLost):
                     await lives.subscribe(line, number, f"key-{number}")
-            assert lives.counted(number) == ((1, 1) if was_made else (0, 0)), point
+            assert lives.count_changes(number) == ((1, 1) if was_made else (0, 0)), point
             async with lives.life() as line:
-                again = await lives.subscribe(line, number, f"key-{number}")
+                retried = await lives.subscribe(line, number, f"key-{number}")
                 once_more = await lives.subscribe(line, number, f"key-{number}")
-            assert (again.status, once_more.status) == (200, 200)
-            assert (b"idempotency-replayed" in again.headers) == was_made, point
+            assert (retried.status, once_more.status) == (200, 200)
+            assert (b"idempotency-replayed" in retried.headers) == was_made, point
             assert b"idempotency-replayed" in once_more.headers
-            assert json.loads(once_more.body) == json.loads(again.body)
-            assert lives.counted(number) == (1, 1), point
+            assert json.loads(once_more.body) == json.loads(retried.body)
+            assert lives.count_changes(number) == (1, 1), point
         assert lives.state.database.read(ledger.totals)["post"] == (PRICE * len(POINTS), len(POINTS))
 
 
@@ -147,8 +147,8 @@ async def test_a_change_without_a_key_that_dies_at_any_point_is_made_and_paid_or
             async with lives.life(point) as line:
                 with pytest.raises(ConnectionLost):
                     await lives.subscribe(line, number, "")
-            assert lives.counted(number) == ((1, 1) if number >= COMMITTED else (0, 0)), point
+            assert lives.count_changes(number) == ((1, 1) if number >= COMMITTED else (0, 0)), point
         async with lives.life() as line:
-            again = await lives.subscribe(line, COMMITTED, "")
-        assert again.status == 409, "who asks for it without a key is told that it is there"
-        assert lives.counted(COMMITTED) == (1, 1)
+            retried = await lives.subscribe(line, COMMITTED, "")
+        assert retried.status == 409, "who asks for it without a key is told that it is there"
+        assert lives.count_changes(COMMITTED) == (1, 1)

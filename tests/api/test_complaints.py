@@ -1,4 +1,4 @@
-"""What is wrong with a request is said in words of its writer: the field, what was expected, what was likely meant."""
+"""Refusals name the field, the expected value and the likely intention."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ async def test_a_body_is_refused_with_the_place_and_what_was_meant(
     headers = {"Content-Type": "application/json"}
     answer = await ask("/v1/subscribe-snapshot", "POST", data=body, headers=headers)
     assert answer.status == 400
-    said = await answer.json()
-    (field_error,) = said["details"]["body"]
-    assert said["message"] == field_error["message"]
-    assert said["message"].startswith(message)
+    document = await answer.json()
+    (field_error,) = document["details"]["body"]
+    assert document["message"] == field_error["message"]
+    assert document["message"].startswith(message)
     assert field_error["path"] == path
 
 

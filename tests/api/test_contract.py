@@ -36,13 +36,13 @@ async def test_what_is_not_served_is_404(ask: Any, path: str) -> None:
 async def test_approvals_are_asked_of_ten_chains(ask: Any, chain: str) -> None:
     assert (await ask(f"/v1/approvals/{chain}?addresses={ALICE}")).status == 200
     assert (await ask(f"/v1/approvals/{chain.upper()}?addresses={ALICE}")).status == 400
-    (named,) = [p for p in DESCRIBED["paths"]["/v1/approvals/{chain}"]["get"]["parameters"] if p["in"] == "path"]
-    assert len(named["schema"]["enum"]) == 10
+    (parameter,) = [p for p in DESCRIBED["paths"]["/v1/approvals/{chain}"]["get"]["parameters"] if p["in"] == "path"]
+    assert len(parameter["schema"]["enum"]) == 10
 
 
 async def test_approvals_are_asked_of_every_configured_chain() -> None:
-    given = Settings(chains={"local": EvmSettings(rpc=["http://127.0.0.1:1"])})
-    app = make_app(FakeEngine(), FakeKeys(), given, Environment())
+    settings = Settings(chains={"local": EvmSettings(rpc=["http://127.0.0.1:1"])})
+    app = make_app(FakeEngine(), FakeKeys(), settings, Environment())
     async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, client_session() as session:
         for chain, status in (("local", 200), ("ethereum", 200), ("other", 400)):
             url = f"http://127.0.0.1:{port}/v1/approvals/{chain}?addresses={ALICE}"

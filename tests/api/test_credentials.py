@@ -1,4 +1,4 @@
-"""Who may ask, beside what `test_matrix.py` shows: what a missing key hides, and who needs none."""
+"""Credentials, in addition to `test_matrix.py`: refusals without a key, and public routes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_a_key_in_the_query_is_an_unknown_parameter(ask: Any) -> None:
 async def test_public_routes_ask_nobody_who_they_are(client: ClientSession, keys: FakeKeys, path: str) -> None:
     assert (await client.get(path, headers={"Authorization": "Bearer nonsense"})).status == 200
     assert (await client.get(path)).status == 200
-    assert keys.asked == []
+    assert keys.lookups == []
 
 
 async def test_a_revoked_key_is_refused_at_once(ask: Any, keys: FakeKeys) -> None:
@@ -40,5 +40,7 @@ async def test_a_revoked_key_is_refused_at_once(ask: Any, keys: FakeKeys) -> Non
 
 async def test_the_refusal_of_an_unknown_key_does_not_tell_it_from_a_revoked_one(ask: Any, keys: FakeKeys) -> None:
     keys.keys.clear()
-    told = [await (await ask("/v1/chains", headers={"Authorization": f"Bearer {key}"})).text() for key in (KEY, "x")]
-    assert told[0] == told[1]
+    refusals = [
+        await (await ask("/v1/chains", headers={"Authorization": f"Bearer {key}"})).text() for key in (KEY, "x")
+    ]
+    assert refusals[0] == refusals[1]

@@ -1,4 +1,4 @@
-"""The dashboard's files and its login: what a browser may load, and which requests a session's cookie speaks for."""
+"""The dashboard's files and login: headers of pages, and requests that a session's cookie authorises."""
 
 from __future__ import annotations
 
@@ -43,27 +43,33 @@ async def test_a_session_answers_requests_of_our_page_only(client: ClientSession
     assert answer.status == 204
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
     assert "Secure" not in cookie
-    sent = {"Cookie": cookie.partition(";")[0]}
-    assert (await client.get("/v1/credits", headers={**sent, **OURS})).status == 200
-    assert (await client.get("/v1/credits", headers=sent)).status == 401, "a browser adds the cookie to any request"
-    crossed = {**sent, **OURS, "Sec-Fetch-Site": "same-site"}
+    cookie_header = {"Cookie": cookie.partition(";")[0]}
+    assert (await client.get("/v1/credits", headers={**cookie_header, **OURS})).status == 200
+    assert (await client.get("/v1/credits", headers=cookie_header)).status == 401, (
+        "a browser adds the cookie to any request"
+    )
+    crossed = {**cookie_header, **OURS, "Sec-Fetch-Site": "same-site"}
     assert (await client.get("/v1/credits", headers=crossed)).status == 401
-    both = {**sent, **OURS, "Authorization": "Bearer cf_live_x"}
+    both = {**cookie_header, **OURS, "Authorization": "Bearer cf_live_x"}
     assert (await client.get("/v1/credits", headers=both)).status == 401, "a key that is sent is the one that counts"
 
 
 async def test_no_other_site_may_send_the_header_of_our_page(client: ClientSession) -> None:
-    asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
-    answer = await client.options("/dashboard/session", headers={**asked, "Access-Control-Request-Headers": HEADER})
+    preflight = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    answer = await client.options("/dashboard/session", headers={**preflight, "Access-Control-Request-Headers": HEADER})
     assert HEADER.lower() not in answer.headers["Access-Control-Allow-Headers"].lower()
     assert "Access-Control-Allow-Credentials" not in answer.headers
 
 
-@pytest.mark.parametrize("more", [{}, {**OURS, "Sec-Fetch-Site": "cross-site"}], ids=["no header", "cross-site"])
+@pytest.mark.parametrize(
+    "extra_headers", [{}, {**OURS, "Sec-Fetch-Site": "cross-site"}], ids=["no header", "cross-site"]
+)
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-async def test_a_login_by_another_site_is_refused(client: ClientSession, method: str, more: dict[str, str]) -> None:
+async def test_a_login_by_another_site_is_refused(
+    client: ClientSession, method: str, extra_headers: dict[str, str]
+) -> None:
     body = {"json": {"key": KEY}} if method == "POST" else {}
-    answer = await client.request(method, "/dashboard/session", headers=more, **body)  # type: ignore[arg-type]
+    answer = await client.request(method, "/dashboard/session", headers=extra_headers, **body)  # type: ignore[arg-type]
     assert answer.status == 403
     assert "Set-Cookie" not in answer.headers
 

@@ -7,7 +7,7 @@ import pytest
 from chainfolio.api.dispatch import Paths
 
 
-def some() -> Paths[str]:
+def bundle_paths() -> Paths[str]:
     paths: Paths[str] = Paths()
     for method, path in (
         ("GET", "/v1/bundles"),
@@ -22,7 +22,7 @@ def some() -> Paths[str]:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "found"),
+    ("method", "path", "expected"),
     [
         ("GET", "/v1/bundles", ("GET /v1/bundles", {}, set())),
         ("GET", "/v1/bundles/quota", ("GET /v1/bundles/quota", {}, set())),
@@ -41,10 +41,10 @@ def some() -> Paths[str]:
         ("GET", "/v1/bundlesX", (None, {}, set())),
     ],
 )
-def test_where_a_path_leads(method: str, path: str, found: tuple[str | None, dict[str, str], set[str]]) -> None:
-    assert some().find(method, path) == found
+def test_where_a_path_leads(method: str, path: str, expected: tuple[str | None, dict[str, str], set[str]]) -> None:
+    assert bundle_paths().find(method, path) == expected
 
 
 def test_two_things_cannot_stand_at_one_place() -> None:
     with pytest.raises(AssertionError, match="is there already"):
-        some().add("GET", "/v1/bundles/{id}", "another")
+        bundle_paths().add("GET", "/v1/bundles/{id}", "another")

@@ -1,4 +1,4 @@
-"""GET /v1/events: the state of addresses whenever it changes, places of accounts, slow readers, the end of a server."""
+"""GET /v1/events: changes of addresses, streams of an account, slow readers, the end of a server."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ class Client:
 
     async def become(self, streams: int) -> None:
         """Wait until so many streams are open."""
-        await until(lambda: len(self.app.parts.streams) == streams)
+        await wait_until(lambda: len(self.app.parts.streams) == streams)
 
 
-async def until(is_so: Callable[[], bool]) -> None:
+async def wait_until(is_so: Callable[[], bool]) -> None:
     """Wait until it is so."""
     async with asyncio.timeout(SOON_S):
         while not is_so():  # noqa: ASYNC110 (counters and engines set no event)
@@ -130,10 +130,10 @@ async def test_a_client_that_connects_again_gets_only_what_it_does_not_have() ->
         async with client.stream() as answer:
             first = await event(answer)
         reads = engine.reads
-        async with client.stream(**{"Last-Event-ID": first["id"]}) as again:
-            await until(lambda: engine.reads >= reads + 5)
+        async with client.stream(**{"Last-Event-ID": first["id"]}) as resumed:
+            await wait_until(lambda: engine.reads >= reads + 5)
             engine.indexed_us += 1_000_000
-            assert json.loads((await event(again))["data"])[0]["transactionsLastSync"].endswith("21.000Z")
+            assert json.loads((await event(resumed))["data"])[0]["transactionsLastSync"].endswith("21.000Z")
         async with client.stream(**{"Last-Event-ID": first["id"]}) as later:
             assert (await event(later))["id"] != first["id"], "what changed while it was away comes at once"
 
@@ -152,9 +152,9 @@ async def test_a_quiet_stream_shows_that_it_lives_and_ends_after_its_time(monkey
 async def test_a_new_stream_takes_the_place_of_the_accounts_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_streams, "MAX_PER_ACCOUNT", 2)
     async with served(Changing()) as client:
-        async with client.stream() as one, client.stream() as two, client.stream() as three:
+        async with client.stream() as oldest, client.stream() as two, client.stream() as three:
             assert await event(three)
-            assert await asyncio.wait_for(one.read(), SOON_S), "the oldest is ended, and whole"
+            assert await asyncio.wait_for(oldest.read(), SOON_S), "the oldest is ended, and whole"
             assert await event(two)
             assert len(client.app.parts.streams) == 2
         await client.become(0)
@@ -176,12 +176,12 @@ async def test_a_stream_is_no_running_request() -> None:
 
 
 async def test_reads_of_all_streams_take_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three streams whose reads take long, each waits three times as long as one alone would."""
+    """Each of three streams with slow reads waits three times as long as one alone would."""
     monkeypatch.setattr(event_streams, "INTERVAL_S", 0.0)
     waits: list[float] = []
     real = EventStream._wait
 
-    async def noted(stream: EventStream, seconds: float) -> None:
+    async def record_wait(stream: EventStream, seconds: float) -> None:
         if seconds:  # nothing was read again yet before the first one
             waits.append(seconds)
             stream.end()
@@ -191,7 +191,7 @@ async def test_reads_of_all_streams_take_a_share_of_the_time(monkeypatch: pytest
         await asyncio.sleep(0.05)
         return b"[]"
 
-    monkeypatch.setattr(EventStream, "_wait", noted)
+    monkeypatch.setattr(EventStream, "_wait", record_wait)
     streams = EventStreams()
     for stream in [streams.open(str(number), state, b"[]", "") for number in range(3)]:
         parts = [part async for part in stream]
@@ -246,7 +246,7 @@ async def test_a_server_that_stops_ends_its_streams_whole(monkeypatch: pytest.Mo
         assert await asyncio.wait_for(answer.read(), SOON_S) == b"", "a whole answer, not a broken one"
 
 
-class Unread:
+class StalledClient:
     """A request and its answer, of a client that reads nothing until it is let."""
 
     transport, method = object(), "GET"
@@ -267,25 +267,25 @@ class Unread:
 
 
 async def test_nothing_piles_up_for_a_client_that_does_not_read() -> None:
-    engine, client, streams = Changing(), Unread(), EventStreams()
+    engine, client, streams = Changing(), StalledClient(), EventStreams()
 
     def state() -> Awaitable[bytes]:
         engine.reads += 1
         return asyncio.sleep(0, str(engine.reads).encode())
 
-    sent = asyncio.create_task(send(client, client, streams.open("a", state, b"[]", "")))  # type: ignore[arg-type]
+    send_task = asyncio.create_task(send(client, client, streams.open("a", state, b"[]", "")))  # type: ignore[arg-type]
     await asyncio.sleep(0.2)
     assert (client.written, engine.reads) == (1, 0), "the state is not read for it meanwhile"
     client.read.set()
-    await until(lambda: engine.reads >= 3)
+    await wait_until(lambda: engine.reads >= 3)
     streams.end()
-    await asyncio.wait_for(sent, SOON_S)
+    await asyncio.wait_for(send_task, SOON_S)
     assert client.written == engine.reads + 2, "the time to wait, the first state, and each later one"
 
 
 @pytest.mark.node
 async def test_a_new_block_of_a_real_chain_is_an_event(tmp_path: Path) -> None:
-    """The server indexes the chain while it serves; the read of the address begins and ends by `sync-transactions`."""
+    """The server indexes the chain while it serves."""
     with LocalNode() as node:
         node.mine(3)
         settings = load(settings_of(tmp_path, node))
@@ -298,15 +298,15 @@ async def test_a_new_block_of_a_real_chain_is_an_event(tmp_path: Path) -> None:
             client_session(headers=headers) as session,
             session.get(f"http://127.0.0.1:{port}{PATH}") as answer,
         ):
-            seen: list[Any] = []
+            timestamps: list[Any] = []
             for _ in range(2):
                 async with asyncio.timeout(30):
                     while (now := json.loads((await event(answer))["data"])[0]["transactionsLastSync"]) in [
                         None,
-                        *seen,
+                        *timestamps,
                     ]:
                         pass
-                seen.append(now)
+                timestamps.append(now)
                 node.rpc("evm_increaseTime", 60)
                 node.mine()
-            assert seen[0] < seen[1]
+            assert timestamps[0] < timestamps[1]

@@ -1,4 +1,4 @@
-"""Files over HTTP: whole or not at all, paid by the page, and what is wrong is said with a status."""
+"""Files over HTTP: complete or refused with a status, and paid by the page."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class PagedEngine(FakeEngine):
 
     pages: int = 3
 
-    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:
-        await self._come("transactions", accounts, wanted)
-        number = wanted.offset // PAGE
-        moved = structs.replace(asset("1.5"), symbol=HOSTILE)
-        found = tuple(transaction(moved, number=number * PAGE + each) for each in range(PAGE))
-        end = ListPosition(wanted.offset + PAGE, (0, 0, 0, "", "", ""))
-        return TransactionsPage(Transactions(found), end if number + 1 < self.pages else None)
+    async def transactions(self, accounts: Sequence[Account], request: TransactionFilter) -> TransactionsPage:
+        await self._record_call("transactions", accounts, request)
+        number = request.offset // PAGE
+        transfer = structs.replace(asset("1.5"), symbol=HOSTILE)
+        rows = tuple(transaction(transfer, number=number * PAGE + each) for each in range(PAGE))
+        end = ListPosition(request.offset + PAGE, (0, 0, 0, "", "", ""))
+        return TransactionsPage(Transactions(rows), end if number + 1 < self.pages else None)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def test_a_client_that_leaves_pays_nothing(port: int, keys: FakeKeys, engi
     await reader.readuntil(b"\r\n\r\n")
     writer.transport.abort()
     async with asyncio.timeout(20):
-        while len(keys.meter.settled) < 60:  # noqa: ASYNC110 (of the server, which tells nobody)
+        while len(keys.meter.settled) < 60:  # noqa: ASYNC110 (the server sets no event)
             await asyncio.sleep(0.02)
     assert {kind for _, kind in keys.meter.settled} == {"void"}
 
@@ -131,25 +131,25 @@ async def test_head_gets_the_head_alone(client: ClientSession, ask: Ask) -> None
 
 
 async def test_statements_are_made_one_at_a_time_and_too_many_exports_are_refused() -> None:
-    slots, running, most = ExportSlots(), 0, 0
+    slots, running, peak = ExportSlots(), 0, 0
     release = asyncio.Event()
 
     async def export(is_statement: bool, account: int) -> None:
-        nonlocal running, most
+        nonlocal running, peak
         async with slots.slot(f"acc_{account}", is_statement=is_statement):
             running += 1
-            most = max(most, running)
+            peak = max(peak, running)
             await release.wait()
             running -= 1
 
     statements = [asyncio.create_task(export(True, 1)) for _ in range(3)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert most == 1
+    assert peak == 1
     files = [asyncio.create_task(export(False, 2 + each)) for each in range(MAX_EXPORTS + MAX_WAITING - 3)]
     for _ in range(5):
         await asyncio.sleep(0)
-    assert most == MAX_EXPORTS
+    assert peak == MAX_EXPORTS
     with pytest.raises(Unavailable):
         await export(False, 99)
     release.set()
@@ -165,14 +165,14 @@ async def test_an_account_cannot_take_all_places() -> None:
         async with slots.slot(account, is_statement=False):
             await release.wait()
 
-    one = [asyncio.create_task(export("acc_1")) for _ in range(MAX_PER_ACCOUNT)]
+    tasks = [asyncio.create_task(export("acc_1")) for _ in range(MAX_PER_ACCOUNT)]
     await asyncio.sleep(0)
     with pytest.raises(Unavailable):
         async with asyncio.timeout(5):  # a place that is given would be waited for
             await export("acc_1")
-    other = asyncio.create_task(export("acc_2"))
+    other_task = asyncio.create_task(export("acc_2"))
     release.set()
-    await asyncio.gather(*one, other)
+    await asyncio.gather(*tasks, other_task)
     await export("acc_1")
 
 
@@ -181,6 +181,6 @@ async def test_holdings_at_a_block_need_what_the_route_of_them_needs(ask: Ask, k
     assert (await ask(f"{path}=nowhere")).status == 400
     assert (await ask(f"{path}=ethereum")).status == 501, "no chain is configured"
     keys.keys[KEY] = replace(keys.keys[KEY], grants=frozenset({"portfolio"}))
-    refused = await ask(f"{path}=ethereum")
-    assert refused.status == 401, await refused.text()
-    assert "Portfolio at Block" in (await refused.json())["message"]
+    response = await ask(f"{path}=ethereum")
+    assert response.status == 401, await response.text()
+    assert "Portfolio at Block" in (await response.json())["message"]

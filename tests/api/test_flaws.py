@@ -1,5 +1,7 @@
-"""Every route with every flaw that its request alone shows, asked by an account without credits: what is wrong is said,
-never what it would have cost. The flaws are made from the routes' own types; what goes beyond a type is listed here."""
+"""Every route refuses every flawed request before its cost, also for an account without credits.
+
+The flaws are derived from the types of the routes; flaws beyond a type are listed here.
+"""
 
 from __future__ import annotations
 
@@ -42,20 +44,20 @@ class Case:
         return f"{self.route.name}: {self.field_error}"
 
 
-def asked(route: Route) -> tuple[str, bytes | None]:
+def valid_request(route: Route) -> tuple[str, bytes | None]:
     """The query and the body of a request that has no flaw."""
     return target(route, virtual_user=NOBODYS).partition("?")[2], BODIES.get(route.name, "").encode() or None
 
 
 def replaced(query: str, name: str, *values: str) -> str:
     """The query with other values of a parameter; none leaves it out."""
-    others = [part for part in query.split("&") if part and part.partition("=")[0] != name]
-    return "&".join([*others, *(f"{name}={value}" for value in values)])
+    parts = [part for part in query.split("&") if part and part.partition("=")[0] != name]
+    return "&".join([*parts, *(f"{name}={value}" for value in values)])
 
 
 def of_queries(route: Route) -> Iterator[Case]:
-    """An unknown parameter; each one of the route left out, given twice, empty, or something that it cannot be."""
-    query, body = asked(route)
+    """Yield queries with an unknown, missing, repeated, empty or invalid parameter."""
+    query, body = valid_request(route)
     yield Case(route, "unknown parameter", 400, replaced(query, "unknown", "1"), body)
     kind = route.arguments.get("query")
     if kind is None:
@@ -78,13 +80,13 @@ def of_bodies(route: Route) -> Iterator[Case]:
     """A body that is none, is no JSON, lacks a field, has one that is unknown, or one that cannot be."""
     if "body" not in route.arguments:
         return
-    query, body = asked(route)
+    query, body = valid_request(route)
     assert body is not None
     fields = json.loads(body)
     wrong: dict[str, Any] = {"an unknown field": {**fields, "unknown": 1}, "a list": [], "null": None}
     for name in fields:
         wrong[f"no {name}"] = {key: value for key, value in fields.items() if key != name}
-        wrong |= {f"{name} is {other}": {**fields, name: json.loads(other)} for other in ("null", "-1", "{}")}
+        wrong |= {f"{name} is {text}": {**fields, name: json.loads(text)} for text in ("null", "-1", "{}")}
     for field_error, value in wrong.items():
         yield Case(route, field_error, 400, query, json.dumps(value).encode())
     yield Case(route, "no JSON", 400, query, b"{")
@@ -95,7 +97,7 @@ def of_bodies(route: Route) -> Iterator[Case]:
 def of_headers(route: Route) -> Iterator[Case]:
     """An Idempotency-Key that cannot be one."""
     if route.method != "GET":
-        query, body = asked(route)
+        query, body = valid_request(route)
         yield Case(route, "a key that cannot be one", 400, query, body, (("Idempotency_Key", "k" * 256),))
 
 
@@ -168,9 +170,9 @@ BEYOND: Final[dict[str, list[tuple[str, int, dict[str, Any]]]]] = {
 
 
 def of_meanings(route: Route) -> Iterator[Case]:
-    """What is listed above."""
+    """Yield the flaws of `BEYOND`."""
     for field_error, status, wrong in BEYOND.get(route.name, ()):
-        query, body = asked(route)
+        query, body = valid_request(route)
         for name, value in wrong.items():
             if name not in ("body", "path"):
                 query = replaced(query, name, value)
@@ -217,15 +219,15 @@ def line(case: Case, tenant: Tenant) -> str:
 @pytest.mark.parametrize("route", PRICED, ids=lambda route: route.name)
 async def test_what_is_wrong_is_said_before_what_it_costs(cast: Cast, route: Route) -> None:
     for case in (each for each in CASES if each.route is route):
-        said = [
+        responses = [
             await tenant.ask(route.method, line(case, tenant), case.body, **dict(case.headers))
             for tenant in (cast.poor, cast.rich)
         ]
-        assert [each.status for each in said] == [case.status] * 2, (str(case), said[0].body)
-        assert said[0].body == said[1].body, str(case)
+        assert [each.status for each in responses] == [case.status] * 2, (str(case), responses[0].body)
+        assert responses[0].body == responses[1].body, str(case)
     assert cast.world.engine.calls == []
-    assert await cast.world.settled(cast.poor) == Balance(0, 0, 0)
-    assert await cast.world.settled(cast.rich) == Balance(1_000_000, 0, 0)
+    assert await cast.world.settled_balance(cast.poor) == Balance(0, 0, 0)
+    assert await cast.world.settled_balance(cast.rich) == Balance(1_000_000, 0, 0)
 
 
 @in_one_loop

@@ -1,4 +1,4 @@
-"""One account that asks for very much: its work is bounded, what it is refused costs little, and others are served."""
+"""One account that floods the API: its work is bounded, refusals are cheap, others are served."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest_asyncio
 from chainfolio.settings import Limits, Settings
 from tests.api.fakes import ALICE
 from tests.api.tenants import Tenant, World, a_world
-from tests.api.wire import exchange, heard
+from tests.api.wire import exchange, parse_responses
 
 WALLET = f"/v1/wallet?addresses={ALICE}"
 LIMITS = Limits(per_minute=5, in_flight_per_account=2)
@@ -22,12 +22,12 @@ LIMITS = Limits(per_minute=5, in_flight_per_account=2)
 
 @pytest_asyncio.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with a_world(tmp_path, Settings(limits=LIMITS)) as made:
-        yield made
+    async with a_world(tmp_path, Settings(limits=LIMITS)) as world:
+        yield world
 
 
 async def running(world: World, tenant: Tenant, requests: int) -> list[asyncio.Task[object]]:
-    """So many requests of an account, none of which ends by itself."""
+    """Start requests of an account that do not end, and return their tasks."""
     world.engine.delay_s = 3600
     tasks: list[asyncio.Task[object]] = []
     for _ in range(requests):
@@ -41,14 +41,14 @@ async def running(world: World, tenant: Tenant, requests: int) -> list[asyncio.T
 async def test_an_account_runs_so_many_requests_at_once_and_others_are_served(world: World) -> None:
     ann, bob = world.tenant("ann"), world.tenant("bob")
     tasks = await running(world, ann, 2)
-    said = await ann.ask("GET", WALLET)
-    assert (said.status, said.json["retryAfter"], said.headers["Retry-After"]) == (429, 1, "1")
-    assert world.held(ann) == 2, "the one that was refused holds nothing"
+    response = await ann.ask("GET", WALLET)
+    assert (response.status, response.json["retryAfter"], response.headers["Retry-After"]) == (429, 1, "1")
+    assert world.held_credits(ann) == 2, "the one that was refused holds nothing"
     assert (await bob.ask("GET", WALLET)).status == 200
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await world.settled(ann)
+    await world.settled_balance(ann)
     assert (await ann.ask("GET", WALLET)).status == 200
 
 
@@ -60,7 +60,7 @@ async def test_who_is_refused_for_running_too_many_is_counted_in_the_rate(world:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await world.settled(ann)
+    await world.settled_balance(ann)
 
 
 async def test_who_comes_too_often_is_refused_before_the_body_is_read(world: World) -> None:
@@ -71,7 +71,7 @@ async def test_who_comes_too_often_is_refused_before_the_body_is_read(world: Wor
         f"POST /v1/bundles HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {ann.key}\r\nConnection: close\r\n"
         "Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 50\r\n\r\n"
     )
-    (answer,) = heard(await exchange(int(world.base.rpartition(":")[2]), head.encode(), 15))
+    (answer,) = parse_responses(await exchange(int(world.base.rpartition(":")[2]), head.encode(), 15))
     assert answer.status == 429, "and it was not asked to send its body"
     assert answer.headers["x-ratelimit-remaining"] == "0"
 
@@ -79,31 +79,31 @@ async def test_who_comes_too_often_is_refused_before_the_body_is_read(world: Wor
 async def test_who_comes_too_often_is_refused_before_names_like_an_unknown_one_are_looked_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked: list[str] = []
+    lookups: list[str] = []
 
     def get_close_matches(name: str, *_: object) -> list[str]:
-        looked.append(name)
+        lookups.append(name)
         return []
 
     monkeypatch.setattr(difflib, "get_close_matches", get_close_matches)
     ann, unknown = world.tenant("ann"), f"{WALLET}&addressesx=1"
-    said = [(await ann.ask("GET", unknown)).status for _ in range(LIMITS.per_minute + 3)]
-    assert said == [400] * LIMITS.per_minute + [429] * 3
-    assert len(looked) == LIMITS.per_minute
+    statuses = [(await ann.ask("GET", unknown)).status for _ in range(LIMITS.per_minute + 3)]
+    assert statuses == [400] * LIMITS.per_minute + [429] * 3
+    assert len(lookups) == LIMITS.per_minute
 
 
 async def test_names_that_are_like_no_parameter_cost_no_more_than_a_few(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked: list[str] = []
+    lookups: list[str] = []
 
     def get_close_matches(name: str, like: Collection[str], *_: object) -> list[str]:
-        looked.extend(name for _ in like)
+        lookups.extend(name for _ in like)
         return []
 
     monkeypatch.setattr(difflib, "get_close_matches", get_close_matches)
     ann = world.tenant("ann")
     names = islice(("".join(each) for each in permutations("adersstnil")), 600)
-    said = await ann.ask("GET", "/v1/transactions?" + "&".join(names))
-    assert (said.status, len(said.json["details"]["query"])) == (400, 20)
-    assert len(set(looked)) == 3
+    response = await ann.ask("GET", "/v1/transactions?" + "&".join(names))
+    assert (response.status, len(response.json["details"]["query"])) == (400, 20)
+    assert len(set(lookups)) == 3

@@ -1,4 +1,4 @@
-"""Gains of wallets: what the request sets reaches the engine, and the answer is what `chainfolio pnl --json` prints."""
+"""Gains of wallets: options reach the engine, and the answer is that of `chainfolio pnl --json`."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ async def test_the_answer_is_that_of_the_command(config: Path, tmp_path: Path, c
     assert printed["gains"]
     async with served(config, tmp_path) as world:
         tenant, _ = tenant_of(world, ALICE)
-        said = await tenant.ask("GET", PATH)
-    assert (said.status, said.json) == (200, printed)
+        response = await tenant.ask("GET", PATH)
+    assert (response.status, response.json) == (200, printed)
     allow_none(config)
     async with served(config, tmp_path) as world:
         tenant, _ = tenant_of(world, ALICE)
-        said = await tenant.ask("GET", PATH)
-    assert said.status == 404
-    assert f"chainfolio pnl {ALICE}" in said.json["message"]
+        response = await tenant.ask("GET", PATH)
+    assert response.status == 404
+    assert f"chainfolio pnl {ALICE}" in response.json["message"]

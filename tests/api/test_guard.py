@@ -22,14 +22,14 @@ from chainfolio.environment import SystemClock
 from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Limits
 from tests.api.fakes import ALICE, KEY, FakeEngine, FakeKeys, an_app
-from tests.api.wire import exchange, heard
+from tests.api.wire import exchange, parse_responses
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n"
 ASKED = f"GET /v1/wallet?addresses={ALICE} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {KEY}\r\n\r\n".encode()
 
 
 class Steps(SystemClock):
-    """Goes on only when it is told to."""
+    """A clock that the test sets."""
 
     now_s = 1000.0
 
@@ -56,12 +56,12 @@ class Running:
         self.clock.now_s += seconds
         self.guard.close_slow()
 
-    async def connect(self, sent: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self, data: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         before = len(self.guard) + self.guard.ended.total()
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         self.writers.append(writer)
-        writer.write(sent)
-        await until(lambda: len(self.guard) + self.guard.ended.total() > before)
+        writer.write(data)
+        await wait_until(lambda: len(self.guard) + self.guard.ended.total() > before)
         return reader, writer
 
 
@@ -78,7 +78,7 @@ async def running(
         writer.close()
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def wait_until(holds: Callable[[], bool]) -> None:
     for _ in range(1000):
         if holds():
             return
@@ -87,25 +87,25 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def until_closed(reader: asyncio.StreamReader) -> bytes:
-    """What a server says until the connection ends, however it does."""
-    said = b""
+    """Read until the connection ends or is reset, and return the bytes."""
+    received = b""
     with contextlib.suppress(ConnectionResetError):
-        while more := await asyncio.wait_for(reader.read(65536), 15):
-            said += more
-    return said
+        while chunk := await asyncio.wait_for(reader.read(65536), 15):
+            received += chunk
+    return received
 
 
 async def is_closed(reader: asyncio.StreamReader) -> bool:
-    """Whether the server closes a connection, having said nothing."""
+    """Return True if the server closes a connection without an answer."""
     with contextlib.suppress(ConnectionResetError):
         return await asyncio.wait_for(reader.read(), 5) == b""
     return True
 
 
-@pytest.mark.parametrize("sent", [b"", b"G", HEALTH[:-2], ASKED[:-10]])
-async def test_who_does_not_finish_the_head_of_a_request_is_disconnected_after_ten_seconds(sent: bytes) -> None:
+@pytest.mark.parametrize("head", [b"", b"G", HEALTH[:-2], ASKED[:-10]])
+async def test_who_does_not_finish_the_head_of_a_request_is_disconnected_after_ten_seconds(head: bytes) -> None:
     async with running() as server:
-        reader, _ = await server.connect(sent)
+        reader, _ = await server.connect(head)
         server.later(9)
         assert len(server.guard) == 1
         server.later(1)
@@ -143,7 +143,7 @@ async def test_a_body_that_does_not_come_is_408_and_the_connection_ends() -> Non
     head = f"POST /v1/bundles HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\n"
     keys = FakeKeys()
     async with running(keys=keys, limits=Limits(body_s=1)) as server:
-        (answer,) = heard(await exchange(server.port, head.encode() + b"Content-Length: 50\r\n\r\n{", 15))
+        (answer,) = parse_responses(await exchange(server.port, head.encode() + b"Content-Length: 50\r\n\r\n{", 15))
     assert (answer.status, answer.headers["connection"]) == (408, "close")
     assert keys.meter.settled == []
 
@@ -165,18 +165,18 @@ async def test_what_is_left_of_a_costly_body_is_not_unpacked_after_the_answer(
     unpacked = 0
     feed = StreamReader.feed_data
 
-    def counted(self: StreamReader, data: bytes, size: int = 0) -> bool:
+    def count_bytes(self: StreamReader, data: bytes, size: int = 0) -> bool:
         nonlocal unpacked
         unpacked += len(data)
         return feed(self, data, size)
 
-    monkeypatch.setattr(StreamReader, "feed_data", counted)
+    monkeypatch.setattr(StreamReader, "feed_data", count_bytes)
     monkeypatch.setattr(connection, "LINGER_S", 0.2)
     head = f"POST /v1/bundles HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n"
     framing, body = COSTLY[kind]
     async with running() as server:
         reader, _ = await server.connect(head.encode() + framing + body)
-        (answer,) = heard(await until_closed(reader))
+        (answer,) = parse_responses(await until_closed(reader))
         assert len(server.guard) == 0
     assert (answer.status, answer.headers["connection"]) == (
         401 if not key else 400 if kind == "in tiny chunks" else 413,
@@ -192,7 +192,7 @@ async def test_a_body_in_chunks_of_a_usual_size_is_taken() -> None:
     framed = b"".join([b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks]) + b"0\r\n\r\n"
     framing = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     async with running() as server:
-        (answer,) = heard(await exchange(server.port, head.encode() + framing + framed, 15))
+        (answer,) = parse_responses(await exchange(server.port, head.encode() + framing + framed, 15))
     assert answer.status == 200
 
 
@@ -205,25 +205,25 @@ async def test_who_reads_nothing_of_an_answer_for_half_a_minute_is_disconnected_
             loop = asyncio.get_running_loop()
             await loop.sock_connect(client, ("127.0.0.1", server.port))
             await loop.sock_sendall(client, ASKED.replace(b"/v1/wallet", b"/v1/portfolio"))
-            (held,) = await _stuck(server)
+            (stuck,) = await _stuck(server)
             server.later(0)
             server.later(29)
             read = 0
-            while held.unsent() == held.progress[0]:  # it goes on a little
+            while stuck.unsent() == stuck.progress[0]:  # it goes on a little
                 read += len(await loop.sock_recv(client, 2**20))
             server.later(1)
-            await _settles(held)
+            await _settles(stuck)
             server.later(0)
             server.later(29)
             assert len(server.guard) == 1
             server.later(1)
             assert (len(server.guard), server.guard.ended) == (0, {"slow reader": 1})
-            await until(lambda: keys.meter.settled == [(1, "void")])
+            await wait_until(lambda: keys.meter.settled == [(1, "void")])
             assert read < 30_000_000
 
 
 async def _stuck(server: Running) -> list[GuardedConnection]:
-    await until(lambda: any(each.unsent() for each in server.guard._open))
+    await wait_until(lambda: any(each.unsent() for each in server.guard._open))
     for each in server.guard._open:
         await _settles(each)
     return list(server.guard._open)
@@ -249,7 +249,7 @@ async def test_one_too_many_takes_the_place_of_the_one_that_is_silent_for_the_lo
         assert (len(server.guard), server.guard.ended) == (4, {"crowded out": 1})
         for _, writer in opened:
             writer.close()
-        await until(lambda: len(server.guard) == 1)
+        await wait_until(lambda: len(server.guard) == 1)
 
 
 async def test_who_is_being_answered_gives_way_to_nobody() -> None:
@@ -263,9 +263,9 @@ async def test_who_is_being_answered_gives_way_to_nobody() -> None:
 
 
 def test_descriptors_stay_for_nodes_and_stores_however_few_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    for files, found in ((1024, 768), (300, 150), (10_000, 2000), (resource.RLIM_INFINITY, 2000)):
+    for files, expected in ((1024, 768), (300, 150), (10_000, 2000), (resource.RLIM_INFINITY, 2000)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
-        assert room(Limits()) == found
+        assert room(Limits()) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
-"""Every kind of credential against every route that needs a key, over the real state store: what is answered, what it
-costs, and whose rate it counts in."""
+"""Every kind of credential on every route that needs a key: status, cost and counted rate.
+
+The state store is real.
+"""
 
 from __future__ import annotations
 
@@ -33,59 +35,59 @@ RATE: Final = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"
 PRO_ROUTES: Final = ("token_overview", "performance", "virtual_users", "virtual_users_portfolio")
 
 
-def sent(line: str) -> Callable[[str], list[str]]:
+def header_line(line: str) -> Callable[[str], list[str]]:
     """One line of the head; `{key}` in it is the key."""
     return lambda key: [line.replace("{key}", key)]
 
 
 def flipped(key: str, at: int) -> str:
     """The key with one character changed."""
-    other = "A" if key[at] != "A" else "B"
-    return key[:at] + other + key[at + 1 :]
+    letter = "A" if key[at] != "A" else "B"
+    return key[:at] + letter + key[at + 1 :]
 
 
 # How a good key may be sent, or sent wrongly: the lines of the head, and whether it is let in.
 WORDINGS: Final[dict[str, tuple[Callable[[str], list[str]], bool]]] = {
-    "valid": (sent("Authorization: Bearer {key}"), True),
-    "lower-case scheme": (sent("Authorization: bearer {key}"), True),
-    "upper-case scheme": (sent("authorization: BEARER {key}"), True),
-    "several spaces": (sent("Authorization:   Bearer   {key}   "), True),
-    "tab around": (sent("Authorization:\tBearer {key}\t"), True),
+    "valid": (header_line("Authorization: Bearer {key}"), True),
+    "lower-case scheme": (header_line("Authorization: bearer {key}"), True),
+    "upper-case scheme": (header_line("authorization: BEARER {key}"), True),
+    "several spaces": (header_line("Authorization:   Bearer   {key}   "), True),
+    "tab around": (header_line("Authorization:\tBearer {key}\t"), True),
     "none": (lambda key: [], False),
-    "empty header": (sent("Authorization:"), False),
-    "only the scheme": (sent("Authorization: Bearer"), False),
-    "only the scheme and a space": (sent("Authorization: Bearer "), False),
-    "tab between": (sent("Authorization: Bearer\t{key}"), False),
-    "no scheme": (sent("Authorization: {key}"), False),
-    "Basic": (sent("Authorization: Basic {key}"), False),
-    "Token": (sent("Authorization: Token {key}"), False),
-    "scheme run together": (sent("Authorization: Bearer{key}"), False),
-    "in a cookie": (sent("Cookie: key={key}; Authorization=Bearer {key}"), False),
-    "in X-API-Key": (sent("X-API-Key: {key}"), False),
-    "in Proxy-Authorization": (sent("Proxy-Authorization: Bearer {key}"), False),
+    "empty header": (header_line("Authorization:"), False),
+    "only the scheme": (header_line("Authorization: Bearer"), False),
+    "only the scheme and a space": (header_line("Authorization: Bearer "), False),
+    "tab between": (header_line("Authorization: Bearer\t{key}"), False),
+    "no scheme": (header_line("Authorization: {key}"), False),
+    "Basic": (header_line("Authorization: Basic {key}"), False),
+    "Token": (header_line("Authorization: Token {key}"), False),
+    "scheme run together": (header_line("Authorization: Bearer{key}"), False),
+    "in a cookie": (header_line("Cookie: key={key}; Authorization=Bearer {key}"), False),
+    "in X-API-Key": (header_line("X-API-Key: {key}"), False),
+    "in Proxy-Authorization": (header_line("Proxy-Authorization: Bearer {key}"), False),
     "good, then bad header": (lambda key: [f"Authorization: Bearer {each}" for each in (key, UNKNOWN)], False),
     "bad, then good header": (lambda key: [f"Authorization: Bearer {each}" for each in (UNKNOWN, key)], False),
     "good header twice": (lambda key: [f"Authorization: Bearer {key}"] * 2, False),
-    "joined by comma": (sent("Authorization: Bearer {key}, Bearer {key}"), False),
-    "two tokens": (sent("Authorization: Bearer {key} {key}"), False),
-    "quoted": (sent('Authorization: Bearer "{key}"'), False),
-    "unknown but well-formed": (sent(f"Authorization: Bearer {UNKNOWN}"), False),
+    "joined by comma": (header_line("Authorization: Bearer {key}, Bearer {key}"), False),
+    "two tokens": (header_line("Authorization: Bearer {key} {key}"), False),
+    "quoted": (header_line('Authorization: Bearer "{key}"'), False),
+    "unknown but well-formed": (header_line(f"Authorization: Bearer {UNKNOWN}"), False),
     "bad checksum": (lambda key: [f"Authorization: Bearer {flipped(key, -1)}"], False),
     "one character flipped": (lambda key: [f"Authorization: Bearer {flipped(key, 20)}"], False),
     "truncated": (lambda key: [f"Authorization: Bearer {key[:-1]}"], False),
-    "one more character": (sent("Authorization: Bearer {key}A"), False),
+    "one more character": (header_line("Authorization: Bearer {key}A"), False),
     "other case": (lambda key: [f"Authorization: Bearer {key.swapcase()}"], False),
     "other environment": (lambda key: [f"Authorization: Bearer {key.replace('cf_live_', 'cf_test_')}"], False),
     "Unicode look-alike": (lambda key: [f"Authorization: Bearer {key.replace('c', 'с')}"], False),
     "percent-encoded": (lambda key: [f"Authorization: Bearer {key.replace('_', '%5F')}"], False),
-    "8 KiB": (sent(f"Authorization: Bearer {'A' * 8192}"), False),
+    "8 KiB": (header_line(f"Authorization: Bearer {'A' * 8192}"), False),
     "in the query": (lambda key: [], False),
 }
 # What no HTTP parser lets pass at all.
 BROKEN: Final[dict[str, Callable[[str], list[str]]]] = {
     "NUL inside": lambda key: [f"Authorization: Bearer {key[:9]}\0{key[9:]}"],
     "CR inside": lambda key: [f"Authorization: Bearer {key[:9]}\r{key[9:]}"],
-    "header name with a space": sent("Authorization : Bearer {key}"),
+    "header name with a space": header_line("Authorization : Bearer {key}"),
 }
 # What may be true of a key that is sent as it should be: the routes it does not open for what reason.
 HOLDERS: Final = (
@@ -108,16 +110,16 @@ HOLDERS: Final = (
 
 @dataclass
 class Cast:
-    """Who asks, by kind: the tenant with its key as it is sent, and the id of that key."""
+    """The tenants by kind of credential, and the ids of their keys."""
 
     world: World
     tenants: dict[str, Tenant] = field(default_factory=dict)
     key_ids: dict[str, str] = field(default_factory=dict)
 
-    def add(self, kind: str, plan: str = "PRO", expires: int | None = None, **more: object) -> Tenant:
+    def add(self, kind: str, plan: str = "PRO", expires: int | None = None, **options: object) -> Tenant:
         """One more account for a kind, with its first key."""
-        given: dict[str, Any] = {"grants": GRANTS, "credits": PLENTY, **more}
-        tenant = self.world.tenant(kind, plan, expires, **given)
+        arguments: dict[str, Any] = {"grants": GRANTS, "credits": PLENTY, **options}
+        tenant = self.world.tenant(kind, plan, expires, **arguments)
         self.play(kind, tenant, 0)
         return tenant
 
@@ -127,7 +129,7 @@ class Cast:
         self.key_ids[kind] = self.world.state.keys(tenant.account)[key].id
 
     def rolled(self, tenant: Tenant, expires: int | None = None) -> Tenant:
-        """The same account with one more key."""
+        """Create another key and return the tenant with it."""
         _, token = self.world.state.create_key(tenant.account, "next", expires)
         return Tenant(tenant.session, tenant.base, tenant.account, token)
 
@@ -168,9 +170,9 @@ def expected(kind: str, route: Route) -> int:
         return 401
     if kind == "over the limit":
         return 429
-    lacking = {"lapsed plan": "pro", "FREE plan": "pro"}.get(kind, kind.removeprefix("without "))
-    if kind != "without credits" and route.needs == lacking:
-        return 401 if lacking == "at-block" else 403
+    grant = {"lapsed plan": "pro", "FREE plan": "pro"}.get(kind, kind.removeprefix("without "))
+    if kind != "without credits" and route.needs == grant:
+        return 401 if grant == "at-block" else 403
     if kind == "without credits" and route.cost:
         return 402
     return min(route.replies)
@@ -196,11 +198,11 @@ def counted_before(cast: Cast, kind: str, route: Route) -> dict[tuple[str, str],
         moments = state.clock.now_us().to_bytes(8, "little") * PER_MINUTE
         key = cast.key_ids[kind]
         state.database.write(lambda tx: tx.run(_FILL, key=key, bucket=route.bucket, moments=moments))
-    return cast.world.counted()
+    return cast.world.request_counts()
 
 
 def check_body(route: Route, status: int, body: bytes, media: str) -> None:
-    """The fields of what was answered; of an answer only that it is one: `test_schemathesis.py` looks into it."""
+    """Check the fields of a refusal; of a success the media type alone (see `test_schemathesis.py`)."""
     if status == 204:
         assert body == b""
         return
@@ -208,11 +210,11 @@ def check_body(route: Route, status: int, body: bytes, media: str) -> None:
         assert media != "application/json"
         return
     assert media == "application/json"
-    found = json.loads(body)
+    fields = json.loads(body)
     if status == 400:
-        assert sorted(found) == ["error", "message"]
+        assert sorted(fields) == ["error", "message"]
     elif status >= 400:
-        assert sorted(found) == fields_of_refusal(route.envelope, status)
+        assert sorted(fields) == fields_of_refusal(route.envelope, status)
 
 
 @pytest.mark.slow(
@@ -237,28 +239,34 @@ def check_body(route: Route, status: int, body: bytes, media: str) -> None:
 async def test_every_key_on_every_route(cast: Cast, route: Route, kind: str) -> None:
     world, tenant = cast.world, cast.tenants[kind]
     furnish(world, tenant.account)
-    counted, purse, asked = counted_before(cast, kind, route), await world.settled(tenant), len(world.engine.calls)
+    request_counts, purse, calls_before = (
+        counted_before(cast, kind, route),
+        await world.settled_balance(tenant),
+        len(world.engine.calls),
+    )
     method, target, body = request_of(route, tenant.account)
     if kind == "in the query":
         target += f"{'&' if '?' in target else '?'}key={tenant.key}&api_key={tenant.key}"
     status = expected(kind, route)
     port = int(world.base.rpartition(":")[2])
-    said = await raw(port, target, lines_of(kind, tenant.key), method, body)
-    assert said.status == status, said.body
-    check_body(route, status, said.body, said.headers.get("content-type", ""))
+    response = await raw(port, target, lines_of(kind, tenant.key), method, body)
+    assert response.status == status, response.body
+    check_body(route, status, response.body, response.headers.get("content-type", ""))
     let_in = status in route.replies
-    known = (kind in HOLDERS and status != 401) or let_in or (route.needs == "at-block" and kind == "without at-block")
-    assert said.headers.get("www-authenticate") == ("Bearer" if status == 401 else None)
-    assert [name in said.headers for name in RATE] == [known] * len(RATE)
-    assert ("retry-after" in said.headers) is (status == 429)
-    assert (said.headers["cache-control"], said.headers["server"]) == ("no-store", "chainfolio")
-    assert tenant.key[:9].encode() not in said.body
-    assert let_in or len(world.engine.calls) == asked, "a refusal reached the engine"
+    is_counted = (
+        (kind in HOLDERS and status != 401) or let_in or (route.needs == "at-block" and kind == "without at-block")
+    )
+    assert response.headers.get("www-authenticate") == ("Bearer" if status == 401 else None)
+    assert [name in response.headers for name in RATE] == [is_counted] * len(RATE)
+    assert ("retry-after" in response.headers) is (status == 429)
+    assert (response.headers["cache-control"], response.headers["server"]) == ("no-store", "chainfolio")
+    assert tenant.key[:9].encode() not in response.body
+    assert let_in or len(world.engine.calls) == calls_before, "a refusal reached the engine"
     cost = route.cost if let_in else 0
-    assert await world.settled(tenant) == Balance(purse.available - cost, 0, purse.earned + cost)
-    if known and status != 429:
-        counted = {(cast.key_ids[kind], route.bucket): 1}
-    assert world.counted() == counted
+    assert await world.settled_balance(tenant) == Balance(purse.available - cost, 0, purse.earned + cost)
+    if is_counted and status != 429:
+        request_counts = {(cast.key_ids[kind], route.bucket): 1}
+    assert world.request_counts() == request_counts
     if let_in and cost:
         refill(cast, tenant, cost)
 
@@ -274,8 +282,8 @@ async def test_a_refusal_for_want_of_credits_says_how_many(cast: Cast) -> None:
     for route in (each for each in KEYED if each.cost):
         furnish(cast.world, tenant.account)
         method, target, body = request_of(route, tenant.account)
-        said = (await tenant.ask(method, target, body)).json
-        numbers = (said["creditsRequired"], said["creditsAvailable"], said["creditsNeeded"])
+        refusal = (await tenant.ask(method, target, body)).json
+        numbers = (refusal["creditsRequired"], refusal["creditsAvailable"], refusal["creditsNeeded"])
         assert numbers == (route.cost, 0, route.cost)
 
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads of the API: what was answered and how long it took, and nothing of anybody."""
+"""Metrics of the API for Prometheus: answers and durations, without personal data."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ async def test_requests_are_counted_by_operation_and_status() -> None:
             for path, status in (("/v1/wallet?addresses=" + ALICE, 200), ("/v1/wallet", 400), ("/nowhere", 404)):
                 assert (await session.get(path, headers=HEADERS)).status == status
             assert (await session.get("/v1/wallet")).status == 401
-            found = await asyncio.to_thread(scraped, at)
+            samples = await asyncio.to_thread(scraped, at)
     for each in (("200", "wallet"), ("400", "wallet"), ("404", "none"), ("401", "wallet")):
-        assert found["chainfolio_api_requests_total", each] == 1
-    assert found["chainfolio_api_seconds_count", ("wallet",)] == 3
-    assert found["chainfolio_api_seconds_bucket", ("+Inf", "wallet")] == 3
-    assert found["chainfolio_api_in_flight", ()] == 0
+        assert samples["chainfolio_api_requests_total", each] == 1
+    assert samples["chainfolio_api_seconds_count", ("wallet",)] == 3
+    assert samples["chainfolio_api_seconds_bucket", ("+Inf", "wallet")] == 3
+    assert samples["chainfolio_api_in_flight", ()] == 0
 
 
 async def running(app: App, count: int) -> None:

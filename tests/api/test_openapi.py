@@ -1,4 +1,4 @@
-"""The description is true: valid, with every route and no other; the page shows it without asking any other host."""
+"""The OpenAPI description is valid and has every route; its page needs no other host."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.api.fakes import ALICE, an_app
 
 @pytest.fixture
 async def described(client: ClientSession) -> dict[str, Any]:
-    found: dict[str, Any] = await (await client.get("/openapi.json")).json()
-    return found
+    document: dict[str, Any] = await (await client.get("/openapi.json")).json()
+    return document
 
 
 def test_the_description_is_valid(described: dict[str, Any]) -> None:
@@ -44,8 +44,8 @@ def test_what_is_served_is_what_is_described(described: dict[str, Any]) -> None:
     app = an_app()
     page = {(route.path, route.method) for route in dashboard.ROUTES}  # parts of the dashboard, which is a client
     served = app.paths.all() - page - {(path, "HEAD") for path, method in page if method == "GET"}
-    written = {(path, method.upper()) for path, methods in described["paths"].items() for method in methods}
-    assert served == written | {(path, "HEAD") for path, method in written if method == "GET"}
+    documented = {(path, method.upper()) for path, methods in described["paths"].items() for method in methods}
+    assert served == documented | {(path, "HEAD") for path, method in documented if method == "GET"}
     assert app.parts.settings.server.max_addresses == 10
 
 
@@ -79,11 +79,11 @@ def test_every_operation_says_everything(described: dict[str, Any]) -> None:
     "route", [route for route in ROUTES if route.example is not None], ids=lambda route: route.name
 )
 def test_an_example_is_a_whole_answer(route: Route) -> None:
-    written = re.sub(
+    encoded = re.sub(
         rb'"consensusEfficiency":[0-9.]+', b'"consensusEfficiency":null', msgspec.json.encode(route.example)
     )
-    answer = msgspec.json.decode(written, type=route.replies[200])
-    assert msgspec.json.decode(msgspec.json.encode(answer)) == msgspec.json.decode(written)
+    answer = msgspec.json.decode(encoded, type=route.replies[200])
+    assert msgspec.json.decode(msgspec.json.encode(answer)) == msgspec.json.decode(encoded)
 
 
 def test_what_needs_a_key_says_so(described: dict[str, Any]) -> None:
@@ -124,12 +124,12 @@ async def test_requests_at_once_make_the_description_once(
 ) -> None:
     calls: list[Any] = []
 
-    def counted(*arguments: Any) -> Any:
+    def count_describe(*arguments: Any) -> Any:
         calls.append(arguments)
         time.sleep(0.05)  # the other requests arrive meanwhile
         return describe(*arguments)
 
-    monkeypatch.setattr("chainfolio.api.docs.describe", counted)
+    monkeypatch.setattr("chainfolio.api.docs.describe", count_describe)
     answers = await asyncio.gather(*(client.get("/openapi.json") for _ in range(10)))
     assert len({await answer.read() for answer in answers}) == 1
     assert len(calls) == 1
@@ -148,10 +148,10 @@ async def test_the_page_needs_no_other_host(client: ClientSession) -> None:
     assert re.findall(r"(?:https?:)?//[a-z0-9.-]+\.[a-z]{2,}", page) == []
     policy = answer.headers["Content-Security-Policy"]
     for tag in ("style", "script"):
-        found = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
-        assert found
-        for inside in found:
-            assert f"'sha256-{base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()}'" in policy
+        blocks = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        assert blocks
+        for block in blocks:
+            assert f"'sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}'" in policy
     assert "unsafe" not in policy
     assert not re.search(r"\son\w+=|\sstyle=", page)
 
@@ -161,5 +161,5 @@ def test_starting_imports_nothing_slow() -> None:
     code = (
         f"import sys, chainfolio.api.app, chainfolio.api.serve; print([name for name in {slow} if name in sys.modules])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"

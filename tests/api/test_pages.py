@@ -1,4 +1,4 @@
-"""Pages that go on where the one before ended, in any process; and what Permit2 allows, beside a page of approvals."""
+"""Pages continue where the previous one ended, in any process; approvals show Permit2's allowances."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Shared(FakeKeys):
 async def test_a_page_goes_on_where_the_one_before_ended_in_whichever_process(tmp_path: Path) -> None:
     keys = Shared({KEY: Caller(), OTHER_KEY: Caller("acc_2", "key_2")})
     keys.store = State.open(f"sqlite:///{tmp_path}/state.db", b"p" * 32, SystemClock(), Random(1))
-    reached = ListPosition(10, (7, 6, 5, "0xtx", "ethereum", ALICE))
-    engines = FakeEngine(reached=reached), FakeEngine()
+    page_end = ListPosition(10, (7, 6, 5, "0xtx", "ethereum", ALICE))
+    engines = FakeEngine(page_end=page_end), FakeEngine()
     async with (
         listening(an_app(engines[0], keys), "127.0.0.1", 0, drain_s=0.1) as first,
         listening(an_app(engines[1], keys), "127.0.0.1", 0, drain_s=0.1) as second,
@@ -51,38 +51,41 @@ async def test_a_page_goes_on_where_the_one_before_ended_in_whichever_process(tm
             url = f"http://127.0.0.1:{port}{path}"
             async with client.get(url, headers={"Authorization": f"Bearer {key}"}) as answer:
                 assert answer.status == 200, await answer.text()
-            (_, (_, wanted)) = engines[port == second].calls[-1]
-            found: ListPosition | None = wanted.after
-            return found
+            (_, (_, request)) = engines[port == second].calls[-1]
+            position: ListPosition | None = request.after
+            return position
 
         assert await after(first, PAGED) is None
-        more = f"{TRANSACTIONS}&limit=25&offset=10"
-        assert await after(second, more) == reached
-        assert await after(second, f"{TRANSACTIONS}&limit=25&offset=40") == reached
+        next_page = f"{TRANSACTIONS}&limit=25&offset=10"
+        assert await after(second, next_page) == page_end
+        assert await after(second, f"{TRANSACTIONS}&limit=25&offset=40") == page_end
         assert await after(second, f"{TRANSACTIONS}&limit=25&offset=9") is None
         assert await after(second, PAGED) is None
-        for other in (
-            f"{more}&sort=ASC",
-            f"{more}&hideSpam=true",
-            f"{more}&endDate=2026-03-31",
-            f"{more}&tokenId={2**256 - 1}",
+        for query in (
+            f"{next_page}&sort=ASC",
+            f"{next_page}&hideSpam=true",
+            f"{next_page}&endDate=2026-03-31",
+            f"{next_page}&tokenId={2**256 - 1}",
         ):
-            assert await after(second, other) is None, other
-        assert await after(second, more, OTHER_KEY) is None
+            assert await after(second, query) is None, query
+        assert await after(second, next_page, OTHER_KEY) is None
     keys.store.close()
 
 
 async def test_what_permit2_lets_others_take_is_shown_with_what_is_not_known(ask: Any, engine: FakeEngine) -> None:
-    place = EventPosition(9, 3, "0x" + "09" * 32)
-    known = Permit2Allowance(
-        place, 1_700_000_000_123_456, PERMIT2, TOKEN, ALICE, BOB, 2**160 - 1, 1_800_000_000, 7, 5, Decimal("2.50")
+    position = EventPosition(9, 3, "0x" + "09" * 32)
+    allowance = Permit2Allowance(
+        position, 1_700_000_000_123_456, PERMIT2, TOKEN, ALICE, BOB, 2**160 - 1, 1_800_000_000, 7, 5, Decimal("2.50")
     )
     engine.page = ApprovalsPage(
         (),
         None,
         block=Block(12, "0x" + "bb" * 32, "", 0),
         labels={BOB: "Bob's"},
-        permit2_allowances=(known, replace(known, raw=None, expires_s=None, balance=None, takeable=None, at_risk=None)),
+        permit2_allowances=(
+            allowance,
+            replace(allowance, raw=None, expires_s=None, balance=None, takeable=None, at_risk=None),
+        ),
     )
     body = await (await ask(f"{APPROVALS}&include=permit2")).json()
     assert engine.calls[0][1][4] == ("permit2",)
@@ -90,7 +93,7 @@ async def test_what_permit2_lets_others_take_is_shown_with_what_is_not_known(ask
     assert first == {
         "block": "9",
         "timestamp": "2023-11-14T22:13:20.123Z",
-        "hash": place.tx_hash,
+        "hash": position.tx_hash,
         "contract": TOKEN,
         "permit2": PERMIT2,
         "from": ALICE,

@@ -1,4 +1,4 @@
-"""What may stand in a query: everything else is refused with its place, before any work is done."""
+"""Parameters of a query: all others are refused with their place, before any work."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ELEVEN = ",".join("0x" + f"{number:02x}" * 20 for number in range(11))
 
 
 def accounts(engine: FakeEngine) -> list[str]:
-    (_, (found, *_)), *_ = engine.calls
-    return [account.address for account in found]
+    (_, (accounts, *_)), *_ = engine.calls
+    return [account.address for account in accounts]
 
 
 @pytest.mark.parametrize(
@@ -146,12 +146,12 @@ async def test_a_currency_of_the_settings_is_taken_and_described(engine: FakeEng
     headers = {"Authorization": f"Bearer {KEY}"}
     app = an_app(engine, keys, rates={"GBP": "0.79", "JPY": "151.3"})
     async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, client_session(headers=headers) as session:
-        url, asked = f"http://127.0.0.1:{port}", f"addresses={ALICE}"
-        for path in (f"/v1/nav?{asked}", f"/v1/performance?{asked}&startDate=2024-02-28&endDate=2024-03-01"):
+        url, query = f"http://127.0.0.1:{port}", f"addresses={ALICE}"
+        for path in (f"/v1/nav?{query}", f"/v1/performance?{query}&startDate=2024-02-28&endDate=2024-03-01"):
             answer = await session.get(f"{url}{path}&currency=JPY")
             assert (answer.status, (await answer.json())["currency"]) == (200, "JPY")
-            refused = await (await session.get(f"{url}{path}&currency=CNY")).text()
-            assert "GBP, JPY, SGD" in refused
+            text = await (await session.get(f"{url}{path}&currency=CNY")).text()
+            assert "GBP, JPY, SGD" in text
         described = await (await session.get(f"{url}/openapi.json")).json()
     (schema,) = [
         each["schema"] for each in described["paths"]["/v1/nav"]["get"]["parameters"] if each["name"] == "currency"
@@ -184,12 +184,12 @@ async def test_options_reach_the_engine(ask: Any, engine: FakeEngine) -> None:
 
 
 async def test_pictures_and_links_of_wallets_and_transactions_reach_the_engine(ask: Any, engine: FakeEngine) -> None:
-    shown = "&includeImages=true&includeExplorerUrls=true"
+    query = "&includeImages=true&includeExplorerUrls=true"
     for path in ("/v1/wallet?", "/v1/transactions?limit=10&offset=0&"):
-        assert (await ask(f"{path}addresses={ALICE}{shown}")).status == 200
-    (_, (_, options, *_)), (_, (_, wanted)) = engine.calls
+        assert (await ask(f"{path}addresses={ALICE}{query}")).status == 200
+    (_, (_, options, *_)), (_, (_, request)) = engine.calls
     assert options == Options(images=True, explorer_urls=True, rates=True)
-    assert wanted.options == Options(images=True, explorer_urls=True)
+    assert request.options == Options(images=True, explorer_urls=True)
 
 
 async def test_the_wallet_is_always_read_live(ask: Any, engine: FakeEngine) -> None:

@@ -1,4 +1,4 @@
-"""At-block, historical, approvals, transactions and sync: what they take, what they refuse, what they answer."""
+"""At-block, historical, approvals, transactions and sync: parameters, refusals and answers."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ NOT_NUMBERS = ("", "-1", "1e2", "01", "+5", "%205", "5.0", "0x5", "५", "true",
 OTHER_KEY = "cf_live_" + "B1b2C3d4E5" * 3 + "x7Yz90"
 
 
-async def refused(answer: Any, words: str = "") -> None:
+async def assert_refused(answer: Any, message: str = "") -> None:
     """A 400 of the usual shape, whose message has these words."""
     body = await answer.json()
     assert (answer.status, body["error"]) == (400, "Validation Failed"), body
-    assert words in body["message"]
+    assert message in body["message"]
     assert list(body["details"]) in (["query"], ["body"])
 
 
@@ -61,36 +61,36 @@ async def test_a_portfolio_at_a_block_is_an_array_of_one_that_echoes_the_block(a
 
 @pytest.mark.parametrize("text", [*NOT_NUMBERS, "0", "1&blockNumber=1"])
 async def test_a_block_number_is_a_whole_number_from_one(ask: Any, engine: FakeEngine, text: str) -> None:
-    await refused(await ask(AT_BLOCK + text), "blockNumber")
+    await assert_refused(await ask(AT_BLOCK + text), "blockNumber")
     assert engine.calls == []
 
 
 async def test_a_block_above_the_head_is_refused_like_any_bad_parameter(ask: Any, engine: FakeEngine) -> None:
     engine.failure = errors.BadRequest("blockNumber", "block 9 is above the head of ethereum, which is block 7")
     answer = await ask(AT_BLOCK + "9")
-    await refused(answer, "which is block 7")
+    await assert_refused(answer, "which is block 7")
     assert (await answer.json())["details"]["query"][0]["path"] == ["blockNumber"]
 
 
 @pytest.mark.parametrize("chain", ["Ethereum", "ETHEREUM", "linea", "base", "", "ethereum%20", "1", "еthereum"])
 async def test_a_chain_that_is_not_enabled_is_refused(ask: Any, engine: FakeEngine, chain: str) -> None:
     answer = await ask(f"/v1/portfolio/at-block?addresses={ALICE}&chainKey={chain}&blockNumber=5")
-    await refused(answer, "one of ethereum, monad")
+    await assert_refused(answer, "one of ethereum, monad")
     assert engine.calls == []
 
 
 @pytest.mark.parametrize("addresses", [f"{ALICE},{BOB}", SOL, TRON, STARKNET, "", "vitalik.eth", "virtual:1"])
 async def test_at_block_takes_one_evm_address(ask: Any, addresses: str) -> None:
-    await refused(
+    await assert_refused(
         await ask(f"/v1/portfolio/at-block?addresses={addresses}&chainKey=monad&blockNumber=5"), "`addresses`"
     )
 
 
 @pytest.mark.parametrize("missing", ["addresses", "chainKey", "blockNumber"])
 async def test_at_block_needs_all_three(ask: Any, missing: str) -> None:
-    given = {"addresses": ALICE, "chainKey": "monad", "blockNumber": "5"}
-    query = "&".join(f"{name}={value}" for name, value in given.items() if name != missing)
-    await refused(await ask(f"/v1/portfolio/at-block?{query}"), f"`{missing}` is required")
+    parameters = {"addresses": ALICE, "chainKey": "monad", "blockNumber": "5"}
+    query = "&".join(f"{name}={value}" for name, value in parameters.items() if name != missing)
+    await assert_refused(await ask(f"/v1/portfolio/at-block?{query}"), f"`{missing}` is required")
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ async def test_the_operator_enables_any_chain() -> None:
     from chainfolio.api.app import make_app
     from chainfolio.environment import Environment
 
-    given = Settings(chains={"linea": EvmSettings(at_block=True), "base": EvmSettings()})
-    app = make_app(FakeEngine(), FakeKeys(), given, Environment())
+    settings = Settings(chains={"linea": EvmSettings(at_block=True), "base": EvmSettings()})
+    app = make_app(FakeEngine(), FakeKeys(), settings, Environment())
     async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, client_session() as session:
         for chain, status in (("linea", 200), ("ethereum", 200), ("base", 400)):
             url = f"http://127.0.0.1:{port}/v1/portfolio/at-block?addresses={ALICE}&chainKey={chain}&blockNumber=5"
@@ -172,7 +172,7 @@ async def test_a_past_day_is_asked_of_the_engine(ask: Any, engine: FakeEngine) -
 )
 async def test_a_date_is_a_day_of_the_calendar_in_one_form(ask: Any, engine: FakeEngine, text: str) -> None:
     answer = await ask(f"/v1/historical?addresses={ALICE}&date={text}")
-    await refused(answer, "`date`")
+    await assert_refused(answer, "`date`")
     assert "more than once" in await answer.text() or "YYYY-MM-DD" in await answer.text()
     assert engine.calls == []
 
@@ -180,9 +180,11 @@ async def test_a_date_is_a_day_of_the_calendar_in_one_form(ask: Any, engine: Fak
 async def test_today_is_a_date_and_tomorrow_is_not_yet(ask: Any) -> None:
     today = datetime.now(UTC).date()
     assert (await ask(f"/v1/historical?addresses={ALICE}&date={today - timedelta(days=1)}")).status == 200
-    await refused(await ask(f"/v1/historical?addresses={ALICE}&date={today + timedelta(days=2)}"), "in the future")
-    await refused(await ask(f"/v1/historical?addresses={ALICE}&date=9999-12-31"), "YYYY-MM-DD")
-    await refused(await ask(f"/v1/historical?addresses={ALICE}"), "`date` is required")
+    await assert_refused(
+        await ask(f"/v1/historical?addresses={ALICE}&date={today + timedelta(days=2)}"), "in the future"
+    )
+    await assert_refused(await ask(f"/v1/historical?addresses={ALICE}&date=9999-12-31"), "YYYY-MM-DD")
+    await assert_refused(await ask(f"/v1/historical?addresses={ALICE}"), "`date` is required")
 
 
 async def test_an_address_without_a_subscription_is_forbidden_and_named(
@@ -263,9 +265,9 @@ async def test_a_cursor_leads_to_where_its_page_ended(ask: Any, engine: FakeEngi
 async def cursor(ask: Any, engine: FakeEngine) -> str:
     """A cursor of Alice's approvals on Ethereum."""
     engine.page = ApprovalsPage((an_approval(9),), an_approval(9).position)
-    found: str = (await (await ask(APPROVALS)).json())["cursor"]
+    cursor: str = (await (await ask(APPROVALS)).json())["cursor"]
     engine.calls.clear()
-    return found
+    return cursor
 
 
 @pytest.mark.parametrize("path", ["/v1/approvals/base", "/v1/approvals/ethereum"])
@@ -291,29 +293,35 @@ async def test_a_forged_cursor_is_refused(ask: Any, engine: FakeEngine, text: st
 
 
 def test_a_cursor_with_one_bit_or_one_letter_changed_is_no_cursor() -> None:
-    secret, question, place = (
+    secret, question, position = (
         b"s" * 32,
         ("approvals", "acc_1", "ethereum", ALICE),
         EventPosition(9, 3, "0x" + "ab" * 32),
     )
-    given = seal(secret, question, place)
-    assert unseal(secret, question, given, EventPosition) == place
-    whole = urlsafe_b64decode(given + "=" * (-len(given) % 4))
+    cursor = seal(secret, question, position)
+    assert unseal(secret, question, cursor, EventPosition) == position
+    cursor_bytes = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
     bits = [
-        urlsafe_b64encode(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :]).decode().rstrip("=")
-        for at in range(len(whole))
+        urlsafe_b64encode(cursor_bytes[:at] + bytes([cursor_bytes[at] ^ 1 << bit]) + cursor_bytes[at + 1 :])
+        .decode()
+        .rstrip("=")
+        for at in range(len(cursor_bytes))
         for bit in range(8)
     ]
-    letters = [given[:at] + letter + given[at + 1 :] for at in range(len(given)) for letter in "A_-=+/ \n"]
-    cut = [given[:at] for at in range(len(given))] + [given + more for more in ("A", "=", "==", "\n")]
-    for changed in {*bits, *letters, *cut} - {given}:
+    letters = [cursor[:at] + letter + cursor[at + 1 :] for at in range(len(cursor)) for letter in "A_-=+/ \n"]
+    cut = [cursor[:at] for at in range(len(cursor))] + [cursor + suffix for suffix in ("A", "=", "==", "\n")]
+    for changed in {*bits, *letters, *cut} - {cursor}:
         with pytest.raises(InvalidCursor):
             unseal(secret, question, changed, EventPosition)
-    for other in (("approvals", "acc_1", "ethereum" + ALICE), ("approvals", "acc_1ethereum", ALICE), question[:-1]):
+    for changed_question in (
+        ("approvals", "acc_1", "ethereum" + ALICE),
+        ("approvals", "acc_1ethereum", ALICE),
+        question[:-1],
+    ):
         with pytest.raises(InvalidCursor):
-            unseal(secret, other, given, EventPosition)
+            unseal(secret, changed_question, cursor, EventPosition)
     with pytest.raises(InvalidCursor):
-        unseal(b"t" * 32, question, given, EventPosition)
+        unseal(b"t" * 32, question, cursor, EventPosition)
 
 
 @pytest.mark.parametrize(
@@ -343,17 +351,17 @@ async def test_what_is_left_of_approvals_is_shown_where_asked_for(ask: Any, engi
     new, old, odd = an_approval(9, 2**256 - 1), an_approval(8), an_approval(7)
     block = Block(12, "0x" + "bb" * 32, "0x" + "aa" * 32, 1_700_000_000_000_000)
     token = Token(Asset("eip155:1", "erc20", new.token), "USDC", "USD Coin", 6)
-    left = {
+    allowances = {
         new.position: Allowance(new, token, 2**256 - 1, True, 12_500_000, None, Decimal("12.50"), "1inch: router v6"),
         odd.position: Allowance(odd, token, 0, False, None, None, None, "1inch: router v6"),
     }
     may = Operator(
         position=old.position, time_us=old.time_us, token=old.token, owner=ALICE, spender=BOB, standard="erc1155"
     )
-    one = replace(may, standard=None, token_id=7, movable_count=1, label="OpenSea: conduit")
+    single_token = replace(may, standard=None, token_id=7, movable_count=1, label="OpenSea: conduit")
     labels = {BOB: "1inch: router v6"}
     engine.page = ApprovalsPage(
-        (new, old, odd), None, block=block, allowances=left, operators=(may, one), labels=labels
+        (new, old, odd), None, block=block, allowances=allowances, operators=(may, single_token), labels=labels
     )
     body = await (await ask(f"{APPROVALS}&include=operators&include=allowance")).json()
     assert engine.calls[0][1][4] == ("allowance", "operators")
@@ -406,9 +414,9 @@ async def test_failures_of_approvals_have_their_own_bodies(ask: Any, engine: Fak
 
 async def test_transactions_are_an_object_with_a_list(ask: Any, engine: FakeEngine) -> None:
     assert await (await ask(PAGED)).json() == {"transactions": [], "completeness": "complete", "issues": []}
-    ((_, (accounts, wanted)),) = engine.calls
+    ((_, (accounts, request)),) = engine.calls
     assert [each.address for each in accounts] == [ALICE]
-    assert wanted == TransactionFilter(limit=10, offset=0)
+    assert request == TransactionFilter(limit=10, offset=0)
 
 
 async def test_every_filter_reaches_the_engine(ask: Any, engine: FakeEngine) -> None:
@@ -418,8 +426,8 @@ async def test_every_filter_reaches_the_engine(ask: Any, engine: FakeEngine) -> 
         "&hideSpam=true&hideDust=true&startDate=2026-03-01T12:30:00.5%2B02:00&endDate=2026-03-31&tokenId=115"
     )
     assert (await ask(PAGED + query)).status == 200
-    ((_, (_, wanted)),) = engine.calls
-    assert wanted == TransactionFilter(
+    ((_, (_, request)),) = engine.calls
+    assert request == TransactionFilter(
         limit=10,
         offset=0,
         newest_first=False,
@@ -438,12 +446,12 @@ async def test_every_filter_reaches_the_engine(ask: Any, engine: FakeEngine) -> 
 
 def us(year: int, month: int, day: int, hour: int = 0, minute: int = 0) -> int:
     """A moment in microseconds since 1970."""
-    moment = datetime(year, month, day, hour, minute, tzinfo=UTC)
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    instant = datetime(year, month, day, hour, minute, tzinfo=UTC)
+    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "since", "until"),
+    ("start", "end", "since", "until_us"),
     [
         ("2026-03-01", "2026-03-01", us(2026, 3, 1), us(2026, 3, 2) - 1),
         ("2026-03-01T00:00Z", "2026-03-01T23:59:59.999999Z", us(2026, 3, 1), us(2026, 3, 2) - 1),
@@ -452,11 +460,11 @@ def us(year: int, month: int, day: int, hour: int = 0, minute: int = 0) -> int:
     ],
 )
 async def test_a_start_is_exact_and_an_end_is_the_end_of_its_day(
-    ask: Any, engine: FakeEngine, start: str, end: str, since: int, until: int
+    ask: Any, engine: FakeEngine, start: str, end: str, since: int, until_us: int
 ) -> None:
     assert (await ask(f"{PAGED}&startDate={start}&endDate={end}")).status == 200
-    ((_, (_, wanted)),) = engine.calls
-    assert (wanted.since_us, wanted.until_us) == (since, until)
+    ((_, (_, request)),) = engine.calls
+    assert (request.since_us, request.until_us) == (since, until_us)
 
 
 @pytest.mark.parametrize("name", ["startDate", "endDate"])
@@ -482,7 +490,7 @@ async def test_a_start_is_exact_and_an_end_is_the_end_of_its_day(
     ],
 )
 async def test_a_moment_has_one_form(ask: Any, engine: FakeEngine, name: str, text: str) -> None:
-    await refused(await ask(f"{PAGED}&{name}={text}"), f"`{name}`")
+    await assert_refused(await ask(f"{PAGED}&{name}={text}"), f"`{name}`")
     assert engine.calls == []
 
 
@@ -513,7 +521,7 @@ async def test_a_moment_has_one_form(ask: Any, engine: FakeEngine, name: str, te
     ],
 )
 async def test_a_filter_that_cannot_be_meant_is_refused(ask: Any, engine: FakeEngine, query: str) -> None:
-    await refused(await ask(f"{TRANSACTIONS}&{query}"))
+    await assert_refused(await ask(f"{TRANSACTIONS}&{query}"))
     assert engine.calls == []
 
 
@@ -545,9 +553,9 @@ async def test_transactions_that_nobody_indexed_are_not_an_empty_list(ask: Any, 
 
 
 async def test_sync_answers_a_bare_string(ask: Any, engine: FakeEngine) -> None:
-    for engine.syncing, words in ((False, "Address is syncing"), (True, "Address already syncing")):
+    for engine.syncing, message in ((False, "Address is syncing"), (True, "Address already syncing")):
         answer = await ask("/v1/sync-transactions", "POST", json={"addresses": [ALICE, TRON, ALICE]})
-        assert (answer.status, await answer.text()) == (200, f'"{words}"')
+        assert (answer.status, await answer.text()) == (200, f'"{message}"')
     (_, (accounts,)), (_, (_, watched)), *_ = engine.calls
     assert [name for name, _ in engine.calls] == ["sync", "watch"] * 2
     assert [each.address for each in accounts] == [each.address for each in watched] == [ALICE, TRON]
@@ -579,7 +587,7 @@ async def test_sync_answers_a_bare_string(ask: Any, engine: FakeEngine) -> None:
 )
 async def test_a_body_that_does_not_fit_is_refused(ask: Any, engine: FakeEngine, body: str) -> None:
     headers = {"Content-Type": "application/json"}
-    await refused(await ask("/v1/sync-transactions", "POST", data=body.encode(), headers=headers))
+    await assert_refused(await ask("/v1/sync-transactions", "POST", data=body.encode(), headers=headers))
     assert engine.calls == []
 
 
@@ -605,9 +613,9 @@ async def test_sync_is_only_posted(ask: Any) -> None:
 def test_each_route_says_what_it_needs() -> None:
     from chainfolio.api.routes import ROUTES
 
-    said = {route.path: (route.needs, route.bucket, route.envelope, route.cost) for route in ROUTES}
-    assert said["/v1/portfolio/at-block"] == ("at-block", "at-block", "at-block", 1)
-    assert said["/v1/historical"] == ("portfolio", "all", "historical", 1)
-    assert said["/v1/approvals/{chain}"] == ("portfolio", "all", "approvals", 1)
-    assert said["/v1/transactions"] == ("portfolio", "all", "transactions", 1)
-    assert said["/v1/sync-transactions"] == ("portfolio", "all", "whole", 1)
+    requirements = {route.path: (route.needs, route.bucket, route.envelope, route.cost) for route in ROUTES}
+    assert requirements["/v1/portfolio/at-block"] == ("at-block", "at-block", "at-block", 1)
+    assert requirements["/v1/historical"] == ("portfolio", "all", "historical", 1)
+    assert requirements["/v1/approvals/{chain}"] == ("portfolio", "all", "approvals", 1)
+    assert requirements["/v1/transactions"] == ("portfolio", "all", "transactions", 1)
+    assert requirements["/v1/sync-transactions"] == ("portfolio", "all", "whole", 1)

@@ -55,8 +55,8 @@ class Entries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @write("POST", "/v1/made/{chainKey}", tag="Test", summary="Echo", envelope="coded")
 async def made(request: Context, path: Place, query: Page, body: Entries) -> list[str | int]:
     """Says what it was given."""
-    said = [path.chain_key, query.limit, *(entry.address for entry in body.entries)]
-    return await change(request, lambda _: said)  # type: ignore[return-value]
+    values = [path.chain_key, query.limit, *(entry.address for entry in body.entries)]
+    return await change(request, lambda _: values)  # type: ignore[return-value]
 
 
 @write("POST", "/v1/given", tag="Test", summary="A change that nobody pays for")
@@ -123,18 +123,18 @@ async def test_a_number_is_written_in_one_way_and_in_its_range(base: str, limit:
     ],
 )
 async def test_a_body_that_does_not_fit_is_refused_with_its_place(base: str, body: bytes, path: list[str]) -> None:
-    status, told = await post(base, "/v1/made/ethereum", body)
+    status, refusal = await post(base, "/v1/made/ethereum", body)
     assert status == 400
-    assert told["error"] == "Validation Failed"
-    assert [field_error["path"] for field_error in told["details"]["body"]] == [path]
+    assert refusal["error"] == "Validation Failed"
+    assert [field_error["path"] for field_error in refusal["details"]["body"]] == [path]
 
 
 async def test_the_other_ways_a_body_can_be_wrong(base: str) -> None:
     for kind in ("text/plain", "application/json; charset=utf-7", "application/x-www-form-urlencoded", ""):
         assert (await post(base, "/v1/made/ethereum", GOOD, kind))[0] == 415
     assert (await post(base, "/v1/made/ethereum", b" " * 2000))[0] == 413
-    status, told = await post(base, "/v1/made/ETHEREUM", GOOD)
-    assert (status, list(told["details"])) == (400, ["path"])
+    status, refusal = await post(base, "/v1/made/ETHEREUM", GOOD)
+    assert (status, list(refusal["details"])) == (400, ["path"])
 
 
 async def test_a_route_that_forgets_to_charge_for_its_change_answers_nobody(base: str) -> None:
@@ -172,15 +172,15 @@ def test_the_order_of_checks() -> None:
 
 
 async def test_a_step_is_around_the_steps_after_it() -> None:
-    seen: list[str] = []
+    steps: list[str] = []
 
     def step(name: str) -> Step:
         async def run(context: Context, proceed: Proceed) -> Answer:
-            seen.append(f"{name} begins")
+            steps.append(f"{name} begins")
             try:
                 return await proceed(context)
             finally:
-                seen.append(f"{name} ends")
+                steps.append(f"{name} ends")
 
         return Step(name, run)
 
@@ -189,7 +189,7 @@ async def test_a_step_is_around_the_steps_after_it() -> None:
 
     with pytest.raises(RuntimeError, match="work failed"):
         await chain_steps([step("reserve"), step("inner"), Step("work", answer)])(a_context(made))
-    assert seen == ["reserve begins", "inner begins", "inner ends", "reserve ends"]
+    assert steps == ["reserve begins", "inner begins", "inner ends", "reserve ends"]
 
 
 def a_context(route: Route) -> Context:
@@ -206,7 +206,7 @@ async def test_work_stops_when_its_client_has_gone() -> None:
             writer.write(request.encode())
             await asyncio.wait_for(engine.called.wait(), 5)
             writer.close()
-            await asyncio.wait_for(engine.left.wait(), 5)
+            await asyncio.wait_for(engine.finished.wait(), 5)
     assert [line["event"] for line in lines] == ["left"]
 
 

@@ -42,7 +42,7 @@ async def test_protocols_are_listed_by_name_with_pictures(ask: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "count", "page", "limit", "more"),
+    ("query", "count", "page", "limit", "has_more"),
     [
         ("", 20, 1, 20, True),
         ("page=2", 20, 2, 20, True),
@@ -55,10 +55,12 @@ async def test_protocols_are_listed_by_name_with_pictures(ask: Any) -> None:
         (f"page={2**31 - 1}&limit=100", 0, 2**31 - 1, 100, False),
     ],
 )
-async def test_pages_follow_one_another(ask: Any, query: str, count: int, page: int, limit: int, more: bool) -> None:
+async def test_pages_follow_one_another(
+    ask: Any, query: str, count: int, page: int, limit: int, has_more: bool
+) -> None:
     body = await (await ask(f"{PATH}?{query}")).json()
     assert len(body["data"]) == count
-    assert body["pagination"] == {"page": page, "limit": limit, "hasMore": more}
+    assert body["pagination"] == {"page": page, "limit": limit, "hasMore": has_more}
 
 
 async def test_all_pages_together_are_all_protocols_once(ask: Any) -> None:

@@ -1,4 +1,4 @@
-"""Two servers on one PostgreSQL are ended and started one after the other: no request fails, and each is paid once.
+"""Rolling restart of two servers on one PostgreSQL: no request fails, and each is paid once.
 
 `python -m bench.rolling` does the same with the processes of `chainfolio serve`, for longer.
 """
@@ -23,7 +23,7 @@ from chainfolio.settings import Limits, Quotas, Settings
 from chainfolio.storage.state import State
 from tests.api.fakes import ALICE, BOB, FakeEngine
 from tests.api.sessions import client_session
-from tests.api.test_serve import ASKED, HEADERS, refused, served
+from tests.api.test_serve import ASKED, HEADERS, is_refused, served
 from tests.e2e.running import free_port
 from tests.storage.stores import NO_POSTGRES, Stores
 
@@ -51,9 +51,9 @@ async def server(url: str, port: int) -> AsyncIterator[None]:
 
 async def calls(record: Record, count: int) -> None:
     """Wait until clients sent `count` further requests."""
-    least = len(record.calls) + count
+    target = len(record.calls) + count
     async with asyncio.timeout(60):
-        while len(record.calls) < least:  # noqa: ASYNC110 - the clients run in this loop
+        while len(record.calls) < target:  # noqa: ASYNC110 - the clients run in this loop
             await asyncio.sleep(0.05)
 
 
@@ -78,7 +78,7 @@ async def test_a_rolling_restart_loses_no_request_and_charges_each_once(stores: 
         for each, port in zip(servers, ports, strict=True):
             await calls(record, CALLS)
             await each.aclose()
-            assert await refused(port)
+            assert await is_refused(port)
             await each.enter_async_context(server(url, port))
             await balancer.until_ready([port])
         over.set()
@@ -86,13 +86,13 @@ async def test_a_rolling_restart_loses_no_request_and_charges_each_once(stores: 
         task.cancel()
     for each in servers:
         await each.aclose()
-    found = await charges(state.database, record)
+    bill = await charges(state.database, record)
     state.close()
     assert not record.failed
     assert (record.streams >= 1, record.broken_streams) == (True, 0)
     assert len(record.calls) >= 2 * CALLS
-    assert (found.wrong, found.unpaid) == (0, 0), found
-    assert found.paid == sum(call.cost for call in record.calls)
+    assert (bill.wrong, bill.unpaid) == (0, 0), bill
+    assert bill.paid == sum(call.cost for call in record.calls)
 
 
 async def test_a_server_told_to_stop_is_not_ready_and_answers_until_its_notice_is_over() -> None:
@@ -106,7 +106,7 @@ async def test_a_server_told_to_stop_is_not_ready_and_answers_until_its_notice_i
         async with session.get(ASKED, headers=HEADERS) as answer:
             assert (answer.status, answer.headers["Connection"]) == (200, "close")
         assert await running.ended() == 0
-        assert await refused(running.port)
+        assert await is_refused(running.port)
 
 
 @pytest.mark.node
@@ -115,10 +115,10 @@ async def test_a_rolling_restart_of_indexing_servers_loses_no_request(stores: St
     if stores.server is None:
         pytest.skip(NO_POSTGRES)
     with LocalNode() as node:
-        found = await rolling.measured(node, stores.url("postgresql"), tmp_path, rolling.Trial(1, 6, 1))
-    record = found.record
+        report = await rolling.measured(node, stores.url("postgresql"), tmp_path, rolling.Trial(1, 6, 1))
+    record = report.record
     assert not record.failed
     assert (record.streams >= 1, record.broken_streams, record.events > 2) == (True, 0, True)
-    assert (found.charges.wrong, found.charges.unpaid) == (0, 0), found.charges
-    assert found.charges.paid == sum(call.cost for call in record.calls)
-    assert found.exit_codes == [0, 0]
+    assert (report.charges.wrong, report.charges.unpaid) == (0, 0), report.charges
+    assert report.charges.paid == sum(call.cost for call in record.calls)
+    assert report.exit_codes == [0, 0]

@@ -1,5 +1,7 @@
-"""The description against the application, really listening: schemathesis makes up requests from the one, valid and
-not, and looks whether the other answers as it says. CHAINFOLIO_TESTS=deep lets it make up many more."""
+"""Schemathesis compares the answers of a listening application with its description.
+
+It generates valid and invalid requests. CHAINFOLIO_TESTS=deep generates many more.
+"""
 
 from __future__ import annotations
 
@@ -71,9 +73,9 @@ async def test_what_is_answered_is_what_is_described(state_url: str, paths: str,
             "off",
         ]
         (tmp_path / "schemathesis.toml").write_text(CONFIG)
-        code, said = await run(["run", *arguments, f"{world.base}/openapi.json"], tmp_path)
-        assert code == 0, said
-        purse = await world.settled(tenant)
+        code, output = await run(["run", *arguments, f"{world.base}/openapi.json"], tmp_path)
+        assert code == 0, output
+        purse = await world.settled_balance(tenant)
         assert purse == Balance(NEVER - purse.earned, 0, purse.earned)
 
 
@@ -89,5 +91,5 @@ async def run(arguments: list[str], folder: Path) -> tuple[int, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await process.communicate()
-    return process.returncode or 0, said.decode()
+    output, _ = await process.communicate()
+    return process.returncode or 0, output.decode()

@@ -1,4 +1,4 @@
-"""No answer of the server and no line of its log shows a configured secret, whether nodes answer, fail or repeat it."""
+"""No answer and no log line shows a configured secret, also if a node fails or repeats it."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Echo(BaseHTTPRequestHandler):
     def answer(self) -> None:
         """Send the refusal."""
         self.rfile.read(int(self.headers.get("content-length", 0)))
-        words = f"project of {self.path} with {dict(self.headers)} is suspended"
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": words}, "Error": words})
+        message = f"project of {self.path} with {dict(self.headers)} is suspended"
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": message}, "Error": message})
         self.send_response(403)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
@@ -88,8 +88,8 @@ def stored(folder: Path) -> dict[str, str]:
 async def read(tenant: Tenant, path: str) -> str:
     """Headers and body of an answer; of a stream, the first part."""
     if not path.startswith("/v1/events"):
-        said = await tenant.ask("GET", path)
-        return f"{said.headers} {said.body.decode('latin-1')}"
+        response = await tenant.ask("GET", path)
+        return f"{response.headers} {response.body.decode('latin-1')}"
     headers = {"Authorization": f"Bearer {tenant.key}"}
     async with tenant.session.get(f"{tenant.base}{path}", headers=headers) as answer:
         return f"{answer.headers} {(await answer.content.readany()).decode()}"
@@ -108,23 +108,23 @@ async def test_no_answer_shows_a_configured_secret(
     caplog.set_level(logging.DEBUG)
     config = settings_of(tmp_path, node)
     host = "127.0.0.1:9" if is_dead else echo
-    words = {"password": PASSWORD, "key": KEY, "query": QUERY, "explorer": EXPLORER, "grid": GRID}
-    config.write_text(config.read_text() + SETTINGS.format(host=host, **words))
+    credentials = {"password": PASSWORD, "key": KEY, "query": QUERY, "explorer": EXPLORER, "grid": GRID}
+    config.write_text(config.read_text() + SETTINGS.format(host=host, **credentials))
     prices = tmp_path / "prices.toml"
     prices.write_text(f"{prices.read_text()}[coingecko]\nbase_url = 'http://{host}'\n")
-    shown = dict[str, str]()
+    texts = dict[str, str]()
     async with served(config, tmp_path) as world:
         with capture_logs([format_exc_info]) as lines:
             for name in (*READS, *WRITES):
-                said, _ = await ask(world, name, ALICE, SOL, TRON)
-                shown[name] = f"{said.headers} {said.body.decode()}"
+                response, _ = await ask(world, name, ALICE, SOL, TRON)
+                texts[name] = f"{response.headers} {response.body.decode()}"
             tenant = world.tenant(uuid.uuid4().hex, grants=("portfolio", "at-block", "enterprise"))
             for path in PAGES:
-                shown[path] = await read(tenant, path)
+                texts[path] = await read(tenant, path)
             readiness = await world.engine.readiness()
-    assert "base" in shown["portfolio"], "the chains that fail are named"
-    assert "partial" in shown["portfolio"]
+    assert "base" in texts["portfolio"], "the chains that fail are named"
+    assert "partial" in texts["portfolio"]
     assert {"/v1/portfolio", "/v1/portfolio/at-block"} <= {line.get("path") for line in lines}, "requests are logged"
-    shown |= {"log": caplog.text, "lines": repr(lines), "readiness": repr(readiness)} | stored(tmp_path)
-    del shown[config.name]
-    assert {name: secret for name, text in shown.items() for secret in SECRETS if secret in text} == {}
+    texts |= {"log": caplog.text, "lines": repr(lines), "readiness": repr(readiness)} | stored(tmp_path)
+    del texts[config.name]
+    assert {name: secret for name, text in texts.items() for secret in SECRETS if secret in text} == {}

@@ -1,4 +1,4 @@
-"""Serving as a process: what is in flight at SIGTERM is answered, several workers share a port, none is left behind."""
+"""Serving as a process: SIGTERM answers running requests; workers share a port, and all of them end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 
 @dataclass
-class Served:
+class RunningServer:
     """A running server: its process, its port, and what it has logged."""
 
     process: asyncio.subprocess.Process
@@ -39,12 +39,12 @@ class Served:
 
     async def logged(self, event: str, times: int = 1) -> list[dict[str, Any]]:
         """Wait until the log has an event so many times."""
-        while len(found := [line for line in self.lines if line["event"] == event]) < times:
+        while len(lines := [line for line in self.lines if line["event"] == event]) < times:
             assert self.process.stderr
             line = await self.process.stderr.readline()
             assert line, f"the server ended without {event}: {self.lines}"
             self.lines.append(json.loads(line))
-        return found
+        return lines
 
     async def status(self, session: ClientSession) -> int:
         async with session.get(f"http://127.0.0.1:{self.port}{ASKED}", headers=HEADERS) as answer:
@@ -54,16 +54,16 @@ class Served:
     async def ended(self) -> int:
         """Wait for the end, reading the log meanwhile."""
         assert self.process.stderr
-        rest, code = await asyncio.gather(self.process.stderr.read(), self.process.wait())
-        self.lines += [json.loads(line) for line in rest.splitlines() if line.startswith(b"{")]
+        remainder, code = await asyncio.gather(self.process.stderr.read(), self.process.wait())
+        self.lines += [json.loads(line) for line in remainder.splitlines() if line.startswith(b"{")]
         return code
 
 
 @contextlib.asynccontextmanager
-async def served(workers: int, seconds: int, *, young: int = 0, notice_s: int = 0) -> AsyncIterator[Served]:
+async def served(workers: int, seconds: int, *, young: int = 0, notice_s: int = 0) -> AsyncIterator[RunningServer]:
     arguments = ("-m", "tests.api.served", str(workers), "0", str(seconds), str(notice_s), str(young))
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, cwd=ROOT, stderr=asyncio.subprocess.PIPE)
-    running = Served(process, [])
+    running = RunningServer(process, [])
     try:
         running.port = (await running.logged("listening", workers))[0]["port"]
         yield running
@@ -73,7 +73,7 @@ async def served(workers: int, seconds: int, *, young: int = 0, notice_s: int = 
         await process.communicate()  # to the end of its log, which the last worker closes
 
 
-async def refused(port: int) -> bool:
+async def is_refused(port: int) -> bool:
     try:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
@@ -82,8 +82,8 @@ async def refused(port: int) -> bool:
     return False
 
 
-async def ours(pid: int) -> bool:
-    """Whether a process is one of our workers, or the server: the interpreter's own resource tracker is neither."""
+async def is_worker(pid: int) -> bool:
+    """Return True for the server and its workers, False for the interpreter's resource tracker."""
     command = await asyncio.to_thread(Path(f"/proc/{pid}/cmdline").read_bytes)
     return b"resource_tracker" not in command
 
@@ -100,13 +100,13 @@ def group(pid: int) -> list[int]:
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_what_is_in_flight_at_sigterm_is_answered(workers: int) -> None:
     async with served(workers, 2) as server, client_session() as session:
-        asked = [asyncio.create_task(server.status(session)) for _ in range(4)]
+        request_tasks = [asyncio.create_task(server.status(session)) for _ in range(4)]
         await asyncio.sleep(0.7)
         server.process.terminate()
         await server.logged("draining", workers)
         await asyncio.sleep(0.3)
-        assert await refused(server.port)
-        assert await asyncio.gather(*asked) == [200] * 4
+        assert await is_refused(server.port)
+        assert await asyncio.gather(*request_tasks) == [200] * 4
         assert await server.ended() == 0
         assert len([line for line in server.lines if line["event"] == "stopped"]) == workers
 
@@ -121,19 +121,19 @@ async def test_workers_share_one_port() -> None:
 
 async def test_a_signal_to_the_whole_group_ends_workers_gently_too() -> None:
     async with served(2, 1) as server, client_session() as session:
-        asked = [asyncio.create_task(server.status(session)) for _ in range(4)]
+        request_tasks = [asyncio.create_task(server.status(session)) for _ in range(4)]
         await asyncio.sleep(0.5)
         for pid in await asyncio.to_thread(group, server.process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGINT)
-        assert await asyncio.gather(*asked) == [200] * 4
+        assert await asyncio.gather(*request_tasks) == [200] * 4
         assert await server.ended() == 0
 
 
 @pytest.mark.slow("waits for workers of whole servers to die")
 async def test_a_worker_that_dies_young_ends_the_server() -> None:
     async with served(2, 0, young=3_600) as server:  # on a busy machine it may have taken long to begin
-        _, child, *_ = [pid for pid in await asyncio.to_thread(group, server.process.pid) if await ours(pid)]
+        _, child, *_ = [pid for pid in await asyncio.to_thread(group, server.process.pid) if await is_worker(pid)]
         os.kill(child, signal.SIGABRT)
         assert await server.ended() == 1
         assert "worker died" in [line["event"] for line in server.lines]
@@ -141,10 +141,10 @@ async def test_a_worker_that_dies_young_ends_the_server() -> None:
 
 async def test_a_worker_that_is_killed_is_replaced_however_young() -> None:
     async with served(2, 0) as server:
-        _, child, *_ = [pid for pid in await asyncio.to_thread(group, server.process.pid) if await ours(pid)]
+        _, child, *_ = [pid for pid in await asyncio.to_thread(group, server.process.pid) if await is_worker(pid)]
         os.kill(child, signal.SIGKILL)
         await server.logged("listening", 3)
-        assert not await refused(server.port)
+        assert not await is_refused(server.port)
 
 
 async def test_workers_do_not_outlive_their_parent() -> None:
@@ -152,25 +152,25 @@ async def test_workers_do_not_outlive_their_parent() -> None:
         server.process.kill()
         await server.logged("stopped", 2)
         await asyncio.sleep(0.2)
-        assert await refused(server.port)
+        assert await is_refused(server.port)
 
 
 async def test_a_request_that_never_ends_is_cut_off() -> None:
     engine = FakeEngine(delay_s=60)
     async with client_session() as session:
         async with listening(an_app(engine), "127.0.0.1", 0, drain_s=0.2) as port:
-            asked = asyncio.create_task(session.get(f"http://127.0.0.1:{port}{ASKED}", headers=HEADERS))
+            request_task = asyncio.create_task(session.get(f"http://127.0.0.1:{port}{ASKED}", headers=HEADERS))
             await asyncio.wait_for(engine.called.wait(), 5)
         with pytest.raises(ClientError):
-            await asked
+            await request_task
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_taken_port_is_said_so(workers: int) -> None:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
         with pytest.raises(BadSettings, match=f"{port} on 127.0.0.1 is taken"):
             serve(make, Settings(server=Server(port=port, workers=workers)))
 

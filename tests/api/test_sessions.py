@@ -31,8 +31,8 @@ async def test_an_answer_that_nobody_reads_is_closed_with_its_session() -> None:
         assert answer.connection is None
         with pytest.raises(ClientConnectionError):
             await answer.read()
-        left = weakref.ref(connection)
+        connection_ref = weakref.ref(connection)
         del answer, connection
         gc.collect()  # a warning of an unclosed connection is an error
-        assert left() is None
+        assert connection_ref() is None
         ends.set()

@@ -1,4 +1,4 @@
-"""The API before a PostgreSQL that goes silent: calls end as 503, nothing is charged, and `/readyz` says so."""
+"""The API with an unresponsive PostgreSQL: calls end as 503, nothing is charged, `/readyz` fails."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _BALANCE = Statement(
 )
 
 
-async def until(what: Callable[[], Any]) -> None:
-    """Wait for something that tells nobody when it happens."""
+async def wait_until(condition: Callable[[], Any]) -> None:
+    """Wait until a condition is true, by polling."""
     async with asyncio.timeout(60):
-        while not await what():  # noqa: ASYNC110 (what is waited for tells nobody)
+        while not await condition():  # noqa: ASYNC110 (the condition sets no event)
             await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
-async def served(given: Settings) -> AsyncIterator[ClientSession]:
+async def served(settings: Settings) -> AsyncIterator[ClientSession]:
     with capture_logs():
-        app = await answering(given)
+        app = await answering(settings)
         async with (
             listening(app, "127.0.0.1", 0, drain_s=0.1) as port,
             client_session(f"http://127.0.0.1:{port}") as session,
@@ -65,10 +65,10 @@ async def test_calls_to_a_server_whose_store_is_silent_end_as_503_are_not_charge
         monkeypatch.setattr(state_postgres if name == "WAIT_S" else postgres, name, seconds)
     monkeypatch.setattr(serve, "STATE_PROBE_S", 0.05)
     url = stores.url("postgresql")
-    where = url.partition("host=")[2]
-    line = Line(tmp_path, Path(where))
+    socket_folder = url.partition("host=")[2]
+    line = Line(tmp_path, Path(socket_folder))
     through = Settings(
-        data=str(tmp_path / "data"), state=Store(url=url.replace(where, str(tmp_path))), limits=Limits(hold_s=1)
+        data=str(tmp_path / "data"), state=Store(url=url.replace(socket_folder, str(tmp_path))), limits=Limits(hold_s=1)
     )
     state = open_state(Settings(data=through.data, state=Store(url=url)))  # not through the line: it always speaks
     account, key = state.create_account("ann", "PRO", CREDITS, ("portfolio",))
@@ -77,15 +77,15 @@ async def test_calls_to_a_server_whose_store_is_silent_end_as_503_are_not_charge
         return int(state.database.read(lambda tx: tx.rows(_CHARGED, owner=account.id, moved="post"))[0][0])
 
     def balance() -> tuple[int, int]:
-        ((available, held),) = state.database.read(lambda tx: tx.rows(_BALANCE, owner=account.id))
-        return available, held
+        ((available, reserved),) = state.database.read(lambda tx: tx.rows(_BALANCE, owner=account.id))
+        return available, reserved
 
     try:
         async with served(through) as client:
 
             async def ask(path: str, body: Any = None) -> tuple[int, Any]:
-                sent, method = {"Authorization": f"Bearer {key}"}, "GET" if body is None else "POST"
-                async with client.request(method, path, headers=sent, json=body) as answer:
+                headers, method = {"Authorization": f"Bearer {key}"}, "GET" if body is None else "POST"
+                async with client.request(method, path, headers=headers, json=body) as answer:
                     return answer.status, await answer.json()
 
             async def is_ready() -> bool:
@@ -96,25 +96,25 @@ async def test_calls_to_a_server_whose_store_is_silent_end_as_503_are_not_charge
 
             book = "/v1/addressbook"  # costs a credit, and needs no chain
             assert (await ask(book))[0] == 200
-            await until(is_settled)
-            paid, before = charged(), balance()
-            assert (paid, before[0] < CREDITS) == (1, True)
+            await wait_until(is_settled)
+            charged_before, before = charged(), balance()
+            assert (charged_before, before[0] < CREDITS) == (1, True)
             line.speaks.clear()
             async with asyncio.timeout(60):
                 entries = {"entries": [{"address": ALICE}]}
-                asked = [*(ask(book) for _ in range(6)), *(ask("/v1/addressbook", entries) for _ in range(3))]
-                answers = await asyncio.gather(*asked)
+                requests = [*(ask(book) for _ in range(6)), *(ask("/v1/addressbook", entries) for _ in range(3))]
+                answers = await asyncio.gather(*requests)
             assert {status for status, _ in answers} == {503}
-            status, said = await ask("/readyz")
-            assert (status, said["ready"]) == (503, False)
-            assert [each["healthy"] for each in said["tasks"] if each["task"] == serve.STATE_STORE] == [False]
+            status, readiness = await ask("/readyz")
+            assert (status, readiness["ready"]) == (503, False)
+            assert [each["healthy"] for each in readiness["tasks"] if each["task"] == serve.STATE_STORE] == [False]
             line.speaks.set()
-            await until(is_ready)
-            await until(is_settled)
-            assert (charged(), balance()) == (paid, before), "nobody paid for what was not answered"
+            await wait_until(is_ready)
+            await wait_until(is_settled)
+            assert (charged(), balance()) == (charged_before, before), "nobody paid for what was not answered"
             assert (await ask(book))[0] == 200
-            await until(is_settled)
-            assert charged() == paid + 1
+            await wait_until(is_settled)
+            assert charged() == charged_before + 1
         assert state.database.read(ledger.check) == []
     finally:
         state.close()

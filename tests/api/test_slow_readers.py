@@ -1,4 +1,4 @@
-"""Whoever does not read his answer owes nothing until the system has all of it, and costs nobody anything meanwhile."""
+"""Clients that do not read their answer are charged only once the system has all of it."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_a_client_that_stops_reading_costs_no_work_and_pays_when_it_goes_on(new_
                 client.setblocking(False)
                 await loop.sock_connect(client, ("127.0.0.1", port))
                 await loop.sock_sendall(client, REQUEST * ANSWERS)
-                await _still(keys)
+                await _wait_until_still(keys)
                 began_s = time.process_time()
                 await asyncio.sleep(0.5)
                 assert time.process_time() - began_s < 0.25, "the server waits without looking again and again"
-                assert len(keys.meter.settled) == len(keys.meter.asked) - 1, "the answer that is stuck is not paid"
+                assert len(keys.meter.settled) == len(keys.meter.requests) - 1, "the answer that is stuck is not paid"
                 assert app.parts.traffic.guard is not None
                 (connection,) = app.parts.traffic.guard._open
                 assert 0 < connection.unsent() < 41_000, "what waits in the server is of that one answer alone"
@@ -61,7 +61,7 @@ def test_a_client_that_stops_reading_costs_no_work_and_pays_when_it_goes_on(new_
         runner.run(stall())
 
 
-async def _still(keys: FakeKeys) -> None:
+async def _wait_until_still(keys: FakeKeys) -> None:
     """Wait until no answer gets through any more."""
     before = -1
     while len(keys.meter.settled) != before:

@@ -14,7 +14,7 @@ from chainfolio.api.request import MAX_BODY
 from chainfolio.api.routes import ROUTES
 from chainfolio.storage.state import audit, delegations, virtual_users
 from tests.api.fakes import KEY
-from tests.api.tenants import Said, Tenant, World, a_world, wallet
+from tests.api.tenants import ApiResponse, Tenant, World, a_world, wallet
 
 A, B, C = (wallet(number) for number in (1, 2, 3))
 NOBODYS = "00000000-0000-4000-8000-000000000000"
@@ -22,13 +22,13 @@ NOBODYS = "00000000-0000-4000-8000-000000000000"
 
 @pytest.fixture
 async def world(state_url: str) -> AsyncIterator[World]:
-    async with a_world(state_url) as made:
-        yield made
+    async with a_world(state_url) as world:
+        yield world
 
 
 @pytest.fixture
 async def ann(world: World) -> Tenant:
-    """Who has something of everything."""
+    """Return a tenant with objects of every kind."""
     tenant = world.tenant("ann")
     await tenant.book(A, B)
     return tenant
@@ -60,24 +60,24 @@ ENTRIES = [("PATCH", "/v1/addressbook/{}", {"label": "mine"}), ("DELETE", "/v1/a
 
 def test_every_route_with_an_object_in_its_path_is_attacked_here() -> None:
     attacked = {(method, re.sub("0x.*", "{}", path)) for method, path, _ in (*BUNDLES, *ENTRIES)}
-    kept = {
+    object_routes = {
         (route.method, re.sub(r"\{\w+\}", "{}", route.path))
         for route in ROUTES
         if "{" in route.path and route.envelope == "coded"
     }
-    assert kept == attacked
+    assert object_routes == attacked
 
 
 @pytest.mark.parametrize(("method", "path", "body"), BUNDLES)
 async def test_a_foreign_bundle_is_as_unknown_as_one_that_is_not(
     ann: Tenant, eve: Tenant, method: str, path: str, body: Any
 ) -> None:
-    theirs = await ann.bundle("x", A, B)
+    anns = await ann.bundle("x", A, B)
     await eve.book(A, C)
     before = await ann.read_all(), await eve.read_all()
-    foreign = await eve.ask(method, path.format(theirs), body)
+    foreign = await eve.ask(method, path.format(anns), body)
     assert (foreign.status, foreign.code) == (404, "BUNDLE_NOT_FOUND")
-    for unknown in (NOBODYS, "65f0c0ffee", theirs.upper(), f"{theirs}%00", "%FF", "%F0%9F%98%80", "a" * 3000, "%27--"):
+    for unknown in (NOBODYS, "65f0c0ffee", anns.upper(), f"{anns}%00", "%FF", "%F0%9F%98%80", "a" * 3000, "%27--"):
         assert await eve.ask(method, path.format(unknown), body) == foreign
     assert (await ann.read_all(), await eve.read_all()) == before
 
@@ -95,8 +95,8 @@ async def test_a_foreign_entry_is_as_unknown_as_one_that_is_not(
 
 async def test_what_one_has_takes_nothing_from_the_other(ann: Tenant, eve: Tenant) -> None:
     await ann.bundle("x", A, B)
-    said = await eve.ask("POST", "/v1/bundles", {"name": "x", "addresses": [A, B]})
-    assert said.code == "BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK"
+    response = await eve.ask("POST", "/v1/bundles", {"name": "x", "addresses": [A, B]})
+    assert response.code == "BUNDLE_ADDRESS_NOT_IN_ADDRESS_BOOK"
     await eve.book(A, B)
     await eve.bundle("x", A, B)
     assert (await eve.ask("DELETE", f"/v1/addressbook/{A}")).status == 204
@@ -104,16 +104,16 @@ async def test_what_one_has_takes_nothing_from_the_other(ann: Tenant, eve: Tenan
 
 
 async def test_foreign_virtual_users_are_forbidden_like_unknown_ones(world: World, ann: Tenant, eve: Tenant) -> None:
-    theirs, own = own_virtual_user(world, ann), own_virtual_user(world, eve)
+    anns, eves = own_virtual_user(world, ann), own_virtual_user(world, eve)
     path = "/v1/virtual-users/portfolio?addresses=virtual:{}"
-    foreign = await eve.ask("GET", path.format(theirs))
+    foreign = await eve.ask("GET", path.format(anns))
     assert (foreign.status, sorted(foreign.json)) == (403, ["error", "message"])
-    for unknown in (NOBODYS, str(uuid.uuid1()), f"{own},virtual:{theirs}", f"{own}&addresses=virtual:{NOBODYS}"):
+    for unknown in (NOBODYS, str(uuid.uuid1()), f"{eves},virtual:{anns}", f"{eves}&addresses=virtual:{NOBODYS}"):
         assert await eve.ask("GET", path.format(unknown)) == foreign
     assert world.engine.calls == []
-    assert (await eve.ask("GET", path.format(own))).status == 200
-    (mine,) = (await eve.ask("GET", "/v1/virtual-users")).json
-    assert mine == {"address": f"virtual:{own}", "type": "BALANCE", "label": "Cold"}
+    assert (await eve.ask("GET", path.format(eves))).status == 200
+    (entry,) = (await eve.ask("GET", "/v1/virtual-users")).json
+    assert entry == {"address": f"virtual:{eves}", "type": "BALANCE", "label": "Cold"}
 
 
 async def test_subscriptions_are_of_one_account(ann: Tenant, eve: Tenant) -> None:
@@ -126,25 +126,25 @@ async def test_subscriptions_are_of_one_account(ann: Tenant, eve: Tenant) -> Non
 
 
 async def test_a_delegate_acts_for_who_delegated(world: World, ann: Tenant, eve: Tenant) -> None:
-    theirs = await ann.bundle("x", A, B)
+    anns = await ann.bundle("x", A, B)
     world.state.database.write(lambda tx: delegations.delegate(tx, ann.account, eve.account, 5))
 
-    async def act(method: str, path: str, body: Any = None) -> Said:
+    async def act(method: str, path: str, body: Any = None) -> ApiResponse:
         return await eve.ask(method, path, body, X_Delegate_For=ann.account)
 
     assert await act("GET", "/v1/addressbook") == await ann.ask("GET", "/v1/addressbook")
-    assert (await act("GET", f"/v1/bundles/{theirs}")).json["data"]["name"] == "x"
-    assert (await act("PATCH", f"/v1/bundles/{theirs}", {"name": "y"})).status == 200
+    assert (await act("GET", f"/v1/bundles/{anns}")).json["data"]["name"] == "x"
+    assert (await act("PATCH", f"/v1/bundles/{anns}", {"name": "y"})).status == 200
     assert (await act("POST", "/v1/addressbook", {"entries": [{"address": C}]})).status == 200
     assert len((await ann.ask("GET", "/v1/addressbook")).json["data"]) == 3
     assert (await eve.ask("GET", "/v1/addressbook")).json == {"data": []}
     notes = world.state.database.read(lambda tx: audit.entries(tx, ann.account))
-    done = [note for note in notes if note.action == "changed by a delegate"]
-    assert [note.detail for note in done] == [
+    changes = [note for note in notes if note.action == "changed by a delegate"]
+    assert [note.detail for note in changes] == [
         {"by": eve.account, "call": "rename_bundle"},
         {"by": eve.account, "call": "add_entries"},
     ]
-    assert {note.actor for note in done} == {world.state.keys(eve.account)[0].id}
+    assert {note.actor for note in changes} == {world.state.keys(eve.account)[0].id}
     assert (await ann.ask("GET", "/v1/addressbook", X_Delegate_For=eve.account)).code == "DELEGATE_NOT_FOUND"
     world.state.database.write(lambda tx: delegations.withdraw(tx, ann.account, eve.account, 6))
     assert (await act("GET", "/v1/addressbook")).code == "DELEGATE_NOT_FOUND"
@@ -164,8 +164,8 @@ EVERY = [
 async def test_who_did_not_delegate_is_as_unknown_as_one_that_is_not(
     ann: Tenant, eve: Tenant, method: str, path: str, body: Any
 ) -> None:
-    theirs = await ann.bundle("x", A, B)
-    path = path.format(theirs if "bundles" in path else A)
+    anns = await ann.bundle("x", A, B)
+    path = path.format(anns if "bundles" in path else A)
     before = await ann.read_all()
     foreign = await eve.ask(method, path, body, X_Delegate_For=ann.account)
     assert (foreign.status, foreign.code) == (404, "DELEGATE_NOT_FOUND")
@@ -175,10 +175,10 @@ async def test_who_did_not_delegate_is_as_unknown_as_one_that_is_not(
 
 
 async def test_without_a_key_nothing_is_told(world: World, ann: Tenant) -> None:
-    nobody = Tenant(world.session, world.base, "", KEY)
+    stranger = Tenant(world.session, world.base, "", KEY)
     for method, path, body in EVERY:
-        said = await nobody.ask(method, path.format(A), body)
-        assert (said.status, list(said.json)) == (401, ["message"])
+        response = await stranger.ask(method, path.format(A), body)
+        assert (response.status, list(response.json)) == (401, ["message"])
 
 
 def test_bodies_take_no_field_that_they_do_not_know() -> None:

@@ -1,4 +1,4 @@
-"""`unpriced = "zero"`: answers in which every number can be computed with, on every route that shows any."""
+"""`unpriced = "zero"`: every value in the answers is a number, on every route with values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ROUTES = (
 
 
 def holding_moon(address: str) -> Portfolio:
-    """The portfolio of somebody who has a token that nobody priced."""
+    """Return a portfolio with an unpriced token."""
     positions = {"WALLET": PositionsDocument(name="wallet", total_value="0", assets=(MOON,))}
     chain = ProtocolChainDocument(name="Ethereum", key="ethereum", value="0", protocol_positions=positions)
     wallet = ProtocolDocument(name="Wallet", key="wallet", value="0", chains={"ethereum": chain})
@@ -58,11 +58,11 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 
 async def numbers(ask: Any, path: str) -> tuple[set[str], Any]:
     """The prices and values of an answer, and how many it counts as unpriced."""
-    (found,) = json.loads(await (await ask(path)).text())
-    if "symbol" in found:
-        return {found["price"], found["value"]}, 1
-    (asset,) = found["assetByProtocols"]["wallet"]["chains"]["ethereum"]["protocolPositions"]["WALLET"]["assets"]
-    return {asset["price"], asset["value"], found["dailyIncome"], found["fees"]}, found["unpricedAssets"]
+    (document,) = json.loads(await (await ask(path)).text())
+    if "symbol" in document:
+        return {document["price"], document["value"]}, 1
+    (asset,) = document["assetByProtocols"]["wallet"]["chains"]["ethereum"]["protocolPositions"]["WALLET"]["assets"]
+    return {asset["price"], asset["value"], document["dailyIncome"], document["fees"]}, document["unpricedAssets"]
 
 
 @pytest.mark.parametrize("path", ROUTES)
@@ -77,8 +77,8 @@ def with_unknown(kind: type[msgspec.Struct], **known: Any) -> Any:
 
 
 def test_values_at_risk_are_zero_and_what_a_spender_may_take_is_not() -> None:
-    left = zero_unknown(with_unknown(AllowanceLeft, unlimited=False))
-    assert (left.value_at_risk, left.amount) == ("0", "N/A")
+    allowance = zero_unknown(with_unknown(AllowanceLeft, unlimited=False))
+    assert (allowance.value_at_risk, allowance.amount) == ("0", "N/A")
     permitted = zero_unknown(with_unknown(PermittedSpender, unlimited=False))
     assert (permitted.value_at_risk, permitted.amount, permitted.takeable) == ("0", "N/A", "N/A")
 
@@ -88,10 +88,22 @@ def test_values_and_flows_of_a_performance_are_zero_and_its_results_are_not() ->
     day = DayDocument(day="2026-02-01", value="1", flow="N/A", growth="N/A")
     exposure = ExposureDocument(chains=(share,), protocols=(), assets=(), unpriced=())
     unknown = dict.fromkeys(("start_value", "end_value", "net_flows", "gain"), "N/A")
-    found = zero_unknown(msgspec.structs.replace(fakes.a_performance("USD"), days=(day,), exposure=exposure, **unknown))
-    assert (found.start_value, found.end_value, found.net_flows, found.days[0].flow) == ("0", "0", "0", "0")
-    assert (found.exposure.chains[0].value, found.exposure.chains[0].share) == ("0", "0")
-    assert (found.gain, found.days[0].growth, found.time_weighted_return, found.money_weighted_return) == ("N/A",) * 4
+    performance = zero_unknown(
+        msgspec.structs.replace(fakes.a_performance("USD"), days=(day,), exposure=exposure, **unknown)
+    )
+    assert (performance.start_value, performance.end_value, performance.net_flows, performance.days[0].flow) == (
+        "0",
+        "0",
+        "0",
+        "0",
+    )
+    assert (performance.exposure.chains[0].value, performance.exposure.chains[0].share) == ("0", "0")
+    assert (
+        performance.gain,
+        performance.days[0].growth,
+        performance.time_weighted_return,
+        performance.money_weighted_return,
+    ) == ("N/A",) * 4
 
 
 class TestZero:

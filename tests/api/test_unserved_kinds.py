@@ -1,4 +1,4 @@
-"""One rule for all routes: an address without a configured chain is an issue, and costs nothing; all of them are a 501.
+"""An address without a configured chain is an issue and free, on every route; only such ones are 501.
 
 The engine, the store and the node are real.
 """
@@ -17,7 +17,18 @@ from chainfolio.api.routes import ROUTES
 from chainfolio.cli.main import main
 from chainfolio.localchain.node import LocalNode
 from tests.api.fakes import ALICE, SOL, STARKNET, TRON
-from tests.api.over_nodes import READS, WRITES, ask, cost_of, group_of, lacking, lived, served, settings_of, tenant_of
+from tests.api.over_nodes import (
+    READS,
+    WRITES,
+    ask,
+    completeness_of,
+    cost_of,
+    group_of,
+    lived,
+    served,
+    settings_of,
+    tenant_of,
+)
 from tests.api.tenants import World
 
 pytestmark = pytest.mark.node
@@ -43,8 +54,8 @@ async def world(node: LocalNode, tmp_path_factory: pytest.TempPathFactory) -> As
     config = settings_of(folder, node)
     index = ["index", "local", "--config", str(config), "--json"]
     assert await asyncio.to_thread(main, index) == 0
-    async with served(config, folder) as found:
-        yield found
+    async with served(config, folder) as world:
+        yield world
 
 
 def test_every_route_that_takes_addresses_is_tried() -> None:
@@ -66,9 +77,9 @@ def test_every_route_that_takes_addresses_is_tried() -> None:
 async def test_addresses_without_a_chain_are_501_and_cost_nothing(
     world: World, name: str, address: str, kind: str
 ) -> None:
-    said, cost = await ask(world, name, address)
-    assert said.status == 501, said.body
-    assert said.json["message"].startswith(f"No {kind} chain is configured: "), said.body
+    response, cost = await ask(world, name, address)
+    assert response.status == 501, response.body
+    assert response.json["message"].startswith(f"No {kind} chain is configured: "), response.body
     assert cost == 0
 
 
@@ -79,9 +90,9 @@ async def test_addresses_without_a_chain_are_501_and_cost_nothing(
 async def test_an_address_without_a_chain_beside_another_is_an_issue(
     world: World, name: str, address: str, kind: str
 ) -> None:
-    said, cost = await ask(world, name, address, ALICE)
-    assert said.status == 200, said.body
-    completeness, issues = lacking(said)
+    response, cost = await ask(world, name, address, ALICE)
+    assert response.status == 200, response.body
+    completeness, issues = completeness_of(response)
     assert "partial" in completeness
     assert f"{address}: No {kind} chain is configured" in issues, "the address is named with the reason"
     assert f"{ALICE}: No" not in issues
@@ -91,34 +102,34 @@ async def test_an_address_without_a_chain_beside_another_is_an_issue(
 @in_one_loop
 async def test_a_virtual_user_without_a_chain_costs_nothing_beside_another(world: World) -> None:
     tenant, group = tenant_of(world, ALICE)
-    other = group_of(world, tenant, TRON)
-    before = (await world.settled(tenant)).available
-    said = await tenant.ask("GET", f"/v1/virtual-users/portfolio?addresses=virtual:{group},virtual:{other}")
-    assert [each["completeness"] for each in said.json][1] == "partial"
-    assert before - (await world.settled(tenant)).available == 1
+    tron_group = group_of(world, tenant, TRON)
+    before = (await world.settled_balance(tenant)).available
+    response = await tenant.ask("GET", f"/v1/virtual-users/portfolio?addresses=virtual:{group},virtual:{tron_group}")
+    assert [each["completeness"] for each in response.json][1] == "partial"
+    assert before - (await world.settled_balance(tenant)).available == 1
 
 
 @in_one_loop
 @pytest.mark.parametrize("name", ["portfolio_at_block", "approvals"])
 async def test_a_route_of_one_chain_says_that_the_chain_is_not_configured(world: World, name: str) -> None:
     tenant = world.tenant(uuid.uuid4().hex, grants=("portfolio", "at-block"))
-    before = (await world.settled(tenant)).available
+    before = (await world.settled_balance(tenant)).available
     paths = {
         "portfolio_at_block": f"/v1/portfolio/at-block?addresses={ALICE}&chainKey=ethereum&blockNumber=5",
         "approvals": f"/v1/approvals/ethereum?addresses={ALICE}",
     }
-    said = await tenant.ask("GET", paths[name])
-    assert said.status == 501
-    assert said.json["message"].startswith("No chain ethereum is configured: ")
-    assert (await world.settled(tenant)).available == before
+    response = await tenant.ask("GET", paths[name])
+    assert response.status == 501
+    assert response.json["message"].startswith("No chain ethereum is configured: ")
+    assert (await world.settled_balance(tenant)).available == before
 
 
 @in_one_loop
 async def test_validators_without_a_beacon_chain_are_501_with_the_reason(world: World) -> None:
     tenant = world.tenant(uuid.uuid4().hex, grants=("enterprise",))
-    said = await tenant.ask("GET", "/v1/beacon/validators/details/index/7")
-    assert said.status == 501
-    assert said.json["message"].startswith("No beacon chain is configured: ")
+    response = await tenant.ask("GET", "/v1/beacon/validators/details/index/7")
+    assert response.status == 501
+    assert response.json["message"].startswith("No beacon chain is configured: ")
 
 
 @in_one_loop
@@ -127,7 +138,7 @@ async def test_a_server_without_chains_says_which_kind_it_lacks(tmp_path: Path, 
     config = tmp_path / "chainfolio.toml"
     config.write_text(f'data = "{tmp_path}/data"\n')
     async with served(config, tmp_path) as bare:
-        said, cost = await ask(bare, name, ALICE)
-    assert said.status == 501, said.body
-    assert said.json["message"].startswith("No EVM chain is configured: ")
+        response, cost = await ask(bare, name, ALICE)
+    assert response.status == 501, response.body
+    assert response.json["message"].startswith("No EVM chain is configured: ")
     assert cost == 0

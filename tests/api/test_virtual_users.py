@@ -1,4 +1,4 @@
-"""Virtual users and subscriptions over HTTP: whose they are, how many are asked for, what the engine is asked."""
+"""Virtual users and subscriptions over HTTP: owners, limits, and the calls of the engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chainfolio.errors import StorageFull
 from chainfolio.portfolio.facts import Options
 from chainfolio.storage.state import subscriptions, virtual_users
 from tests.api.fakes import SOL
-from tests.api.tenants import Said, Tenant, World, a_world, wallet
+from tests.api.tenants import ApiResponse, Tenant, World, a_world, wallet
 
 A, B = wallet(1), wallet(2)
 BALANCE = b'[{"chain":"ethereum","contract":"native","amount":"1.5"}]'
@@ -25,8 +25,8 @@ BALANCE = b'[{"chain":"ethereum","contract":"native","amount":"1.5"}]'
 
 @pytest.fixture
 async def world(state_url: str) -> AsyncIterator[World]:
-    async with a_world(state_url) as made:
-        yield made
+    async with a_world(state_url) as world:
+        yield world
 
 
 @pytest.fixture
@@ -34,20 +34,20 @@ def ann(world: World) -> Tenant:
     return world.tenant("ann")
 
 
-def made(world: World, tenant: Tenant, type: str = "BALANCE", document: bytes = BALANCE) -> VirtualUser:
+def create_virtual_user(world: World, tenant: Tenant, type: str = "BALANCE", document: bytes = BALANCE) -> VirtualUser:
     id = str(uuid.uuid4())
     label, owner = f"my {type}", tenant.account
     return world.state.database.write(lambda tx: virtual_users.add(tx, owner, id, type, label, document, 1))
 
 
-async def portfolio(tenant: Tenant, addresses: str, more: str = "") -> Said:
-    return await tenant.ask("GET", f"/v1/virtual-users/portfolio?addresses={addresses}{more}")
+async def portfolio(tenant: Tenant, addresses: str, options: str = "") -> ApiResponse:
+    return await tenant.ask("GET", f"/v1/virtual-users/portfolio?addresses={addresses}{options}")
 
 
 async def test_virtual_users_are_listed_in_the_order_they_were_added(world: World, ann: Tenant) -> None:
     assert (await ann.ask("GET", "/v1/virtual-users")).json == []
-    first = made(world, ann)
-    second = made(world, ann, "GROUP", f'{{"addresses":["{A}"]}}'.encode())
+    first = create_virtual_user(world, ann)
+    second = create_virtual_user(world, ann, "GROUP", f'{{"addresses":["{A}"]}}'.encode())
     assert (await ann.ask("GET", "/v1/virtual-users")).json == [
         {"address": f"virtual:{first.id}", "type": "BALANCE", "label": "my BALANCE"},
         {"address": f"virtual:{second.id}", "type": "GROUP", "label": "my GROUP"},
@@ -55,10 +55,13 @@ async def test_virtual_users_are_listed_in_the_order_they_were_added(world: Worl
 
 
 async def test_the_engine_is_asked_for_each_once_in_order(world: World, ann: Tenant) -> None:
-    first, second = made(world, ann), made(world, ann, "GROUP", f'{{"addresses":["{A}"]}}'.encode())
-    asked = f"virtual:{second.id.upper()},virtual:{first.id}&addresses=virtual:{second.id}"
-    said = await portfolio(ann, asked, "&includeImages=true&waitForSync=true&includeExplorerUrls=true")
-    assert [each["address"] for each in said.json] == [f"virtual:{second.id}", f"virtual:{first.id}"]
+    first, second = (
+        create_virtual_user(world, ann),
+        create_virtual_user(world, ann, "GROUP", f'{{"addresses":["{A}"]}}'.encode()),
+    )
+    addresses = f"virtual:{second.id.upper()},virtual:{first.id}&addresses=virtual:{second.id}"
+    response = await portfolio(ann, addresses, "&includeImages=true&waitForSync=true&includeExplorerUrls=true")
+    assert [each["address"] for each in response.json] == [f"virtual:{second.id}", f"virtual:{first.id}"]
     ((name, (users, options, wait)),) = world.engine.calls
     assert (name, wait, options) == ("virtual", True, Options(images=True, explorer_urls=True, rates=True))
     assert users == [
@@ -68,9 +71,9 @@ async def test_the_engine_is_asked_for_each_once_in_order(world: World, ann: Ten
 
 
 async def test_aggregated_is_one_portfolio(world: World, ann: Tenant) -> None:
-    ids = [f"virtual:{made(world, ann).id}" for _ in "12"]
-    said = await portfolio(ann, ",".join(ids), "&aggregated=true")
-    assert [each["address"] for each in said.json] == [",".join(ids)]
+    ids = [f"virtual:{create_virtual_user(world, ann).id}" for _ in "12"]
+    response = await portfolio(ann, ",".join(ids), "&aggregated=true")
+    assert [each["address"] for each in response.json] == [",".join(ids)]
 
 
 @pytest.mark.parametrize(
@@ -90,26 +93,30 @@ async def test_aggregated_is_one_portfolio(world: World, ann: Tenant) -> None:
     ],
 )
 async def test_what_is_no_virtual_user_or_too_many_is_400(world: World, ann: Tenant, addresses: str) -> None:
-    said = await portfolio(ann, addresses)
-    assert (said.status, said.json["error"], list(said.json["details"])) == (400, "Validation Failed", ["query"])
+    response = await portfolio(ann, addresses)
+    assert (response.status, response.json["error"], list(response.json["details"])) == (
+        400,
+        "Validation Failed",
+        ["query"],
+    )
     assert world.engine.calls == []
 
 
 async def test_ten_are_answered_in_one_call(world: World, ann: Tenant) -> None:
-    ids = [f"virtual:{made(world, ann).id}" for _ in range(10)]
+    ids = [f"virtual:{create_virtual_user(world, ann).id}" for _ in range(10)]
     assert len((await portfolio(ann, ",".join([*ids, *ids]))).json) == 10
 
 
 # --- subscriptions ---------------------------------------------------------------------------------------------------
 
 
-async def subscribe(tenant: Tenant, *wanted: Any) -> Said:
-    return await tenant.ask("POST", "/v1/subscribe-snapshot", {"addresses": wanted})
+async def subscribe(tenant: Tenant, *snapshot_route: Any) -> ApiResponse:
+    return await tenant.ask("POST", "/v1/subscribe-snapshot", {"addresses": snapshot_route})
 
 
 async def test_what_is_subscribed_to_is_watched_until_the_subscription_ends(world: World, ann: Tenant) -> None:
-    said = await subscribe(ann, {"address": A.replace("0x", "0X")}, {"address": SOL})
-    assert said.status == 200
+    response = await subscribe(ann, {"address": A.replace("0x", "0X")}, {"address": SOL})
+    assert response.status == 200
     ends = {
         each.address: each.expires_us
         for each in world.state.database.read(lambda tx: subscriptions.every(tx, ann.account))
@@ -139,9 +146,9 @@ async def test_a_sale_stands_if_its_places_cannot_be_stored_now(world: World, an
 
 
 async def test_subscribing_says_until_when(world: World, ann: Tenant) -> None:
-    said = await subscribe(ann, {"address": A.replace("0x", "0X"), "description": " Main "}, {"address": SOL})
-    assert (said.status, said.json["message"]) == (200, "2 addresses are subscribed to")
-    first, second = said.json["subscriptions"]
+    response = await subscribe(ann, {"address": A.replace("0x", "0X"), "description": " Main "}, {"address": SOL})
+    assert (response.status, response.json["message"]) == (200, "2 addresses are subscribed to")
+    first, second = response.json["subscriptions"]
     assert (first["address"], first["description"]) == (A, "Main")
     assert (second["address"], second["description"]) == (SOL, "")
     assert int(first["expiresAt"][:4]) == int(first["beganAt"][:4]) + 1
@@ -150,13 +157,17 @@ async def test_subscribing_says_until_when(world: World, ann: Tenant) -> None:
 
 async def test_what_is_subscribed_to_is_refused_with_the_rest(world: World, ann: Tenant) -> None:
     await subscribe(ann, {"address": A})
-    said = await subscribe(ann, {"address": B}, {"address": A})
-    assert (said.status, sorted(said.json), said.json["addresses"]) == (409, ["addresses", "error", "message"], [A])
+    response = await subscribe(ann, {"address": B}, {"address": A})
+    assert (response.status, sorted(response.json), response.json["addresses"]) == (
+        409,
+        ["addresses", "error", "message"],
+        [A],
+    )
     assert await world.state.subscribed(ann.account, [A, B]) == {A}
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "entries",
     [
         [],
         [A],
@@ -168,9 +179,13 @@ async def test_what_is_subscribed_to_is_refused_with_the_rest(world: World, ann:
         [{"address": wallet(number)} for number in range(1, 102)],
     ],
 )
-async def test_a_body_that_does_not_fit_is_told_so(world: World, ann: Tenant, wanted: list[Any]) -> None:
-    said = await subscribe(ann, *wanted)
-    assert (said.status, said.json["error"], list(said.json["details"])) == (400, "Validation Failed", ["body"])
+async def test_a_body_that_does_not_fit_is_told_so(world: World, ann: Tenant, entries: list[Any]) -> None:
+    response = await subscribe(ann, *entries)
+    assert (response.status, response.json["error"], list(response.json["details"])) == (
+        400,
+        "Validation Failed",
+        ["body"],
+    )
     assert await world.state.subscribed(ann.account, [A, B]) == set()
 
 
@@ -182,16 +197,18 @@ def route(name: str) -> Route:
 
 
 def test_what_a_call_costs_depends_on_what_it_asks_for() -> None:
-    users, wanted = route("virtual_users_portfolio"), route("subscribe_snapshot")
+    users, snapshot_route = route("virtual_users_portfolio"), route("subscribe_snapshot")
     query = users.arguments["query"](addresses=("1", "2", "3"))
     assert (users.cost, users.units({"query": query})) == (1, 3)
-    body = msgspec.convert({"addresses": [{"address": A}, {"address": B}]}, wanted.arguments["body"])
-    assert (wanted.cost, wanted.units({"body": body})) == (1200, 2)
-    assert {each.units for each in ROUTES if each not in (users, wanted)} == {single_cost}
+    body = msgspec.convert({"addresses": [{"address": A}, {"address": B}]}, snapshot_route.arguments["body"])
+    assert (snapshot_route.cost, snapshot_route.units({"body": body})) == (1200, 2)
+    assert {each.units for each in ROUTES if each not in (users, snapshot_route)} == {single_cost}
 
 
 def test_what_tenants_keep_costs_one_credit_and_needs_the_portfolio_grant() -> None:
-    kept = [each for each in ROUTES if each.path.startswith(("/v1/addressbook", "/v1/bundles"))]
-    assert len(kept) == 11
-    assert {(each.cost, each.needs, each.envelope, each.bucket) for each in kept} == {(1, "portfolio", "coded", "all")}
+    routes = [each for each in ROUTES if each.path.startswith(("/v1/addressbook", "/v1/bundles"))]
+    assert len(routes) == 11
+    assert {(each.cost, each.needs, each.envelope, each.bucket) for each in routes} == {
+        (1, "portfolio", "coded", "all")
+    }
     assert {each.needs for each in ROUTES if each.path.startswith("/v1/virtual-users")} == {"pro"}

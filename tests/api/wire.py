@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Heard:
+class WireResponse:
     """One answer, as it came; the names of its headers are lower-case."""
 
     status: int
@@ -15,11 +15,11 @@ class Heard:
     body: bytes
 
 
-async def exchange(port: int, sent: bytes, wait_s: float = 5) -> bytes:
-    """Send bytes on a connection of their own, and whatever comes back until the server closes it."""
+async def exchange(port: int, data_sent: bytes, wait_s: float = 5) -> bytes:
+    """Send bytes on a new connection and return all bytes until the server closes it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(sent)
+        writer.write(data_sent)
         return await asyncio.wait_for(reader.read(), wait_s)
     except ConnectionResetError:  # it was refused before all of it was read
         return b""
@@ -27,9 +27,9 @@ async def exchange(port: int, sent: bytes, wait_s: float = 5) -> bytes:
         writer.close()
 
 
-def heard(data: bytes) -> list[Heard]:
-    """The answers in what came back on a connection; each has a length, or chunks."""
-    found = []
+def parse_responses(data: bytes) -> list[WireResponse]:
+    """Parse the answers in the bytes of a connection; each has a length, or chunks."""
+    responses = []
     while data:
         head, _, data = data.partition(b"\r\n\r\n")
         status, *fields = head.decode().split("\r\n")
@@ -39,8 +39,8 @@ def heard(data: bytes) -> list[Heard]:
         else:
             length = int(headers.get("content-length", 0))
             body, data = data[:length], data[length:]
-        found.append(Heard(int(status.split()[1]), headers, body))
-    return found
+        responses.append(WireResponse(int(status.split()[1]), headers, body))
+    return responses
 
 
 def unchunked(data: bytes) -> tuple[bytes, bytes]:
@@ -54,10 +54,10 @@ def unchunked(data: bytes) -> tuple[bytes, bytes]:
             return body, data
 
 
-async def raw(port: int, path: str, lines: list[str], method: str = "GET", body: bytes | None = None) -> Heard:
+async def raw(port: int, path: str, lines: list[str], method: str = "GET", body: bytes | None = None) -> WireResponse:
     """One request with these lines in its head, and its answer."""
     content = body or b""
     kind = ["Content-Type: application/json", f"Content-Length: {len(content)}"] if body else []
     head = [f"{method} {path} HTTP/1.1", "Host: here", "Connection: close", *kind, *lines, "", ""]
-    (answer,) = heard(await exchange(port, "\r\n".join(head).encode() + content))
+    (answer,) = parse_responses(await exchange(port, "\r\n".join(head).encode() + content))
     return answer

@@ -188,11 +188,11 @@ async def test_a_beacon_chain_that_cannot_be_read_costs_stakes_alone(both: Both,
                 assert "validators" not in {each["adapter"] for each in said.json[0]["issues"]}, "it shows no stake"
             tenant = world.tenant("enterprise", grants=("enterprise",))
             if state == "down":
-                before = await world.settled(tenant)
+                before = await world.settled_balance(tenant)
                 said = await tenant.ask("GET", f"/v1/beacon/validators/details/index/{STAYS}")
                 assert (said.status, said.headers["Content-Type"].split(";")[0]) == (500, "text/plain")
                 assert said.body.startswith(b"the validator could not be read")
-                assert await world.settled(tenant) == before
+                assert await world.settled_balance(tenant) == before
 
 
 def test_of_named_validators_those_of_the_wallet_are_shown_and_the_rest_is_said_to_be_unknown(

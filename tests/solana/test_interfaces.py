@@ -22,7 +22,7 @@ from chainfolio.localchain.solana.programs import (
     token_transfer,
 )
 from chainfolio.settings_file import load
-from tests.api.asking import asking
+from tests.api.asking import open_client
 from tests.solana.conftest import Run
 
 pytestmark = pytest.mark.node
@@ -134,7 +134,7 @@ async def test_every_route_answers_about_a_solana_address(
     owner = str(wallet.pubkey())
     settings = load(tmp_path / "chainfolio.toml", {})
     await asyncio.to_thread(run, "watch", owner)
-    async with asking(settings) as ask:
+    async with open_client(settings) as ask:
         addresses = f"addresses={owner}"
         for route in ("portfolio", "wallet"):
             [portfolio] = await ask(f"{route}?{addresses}")

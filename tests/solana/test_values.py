@@ -21,7 +21,7 @@ from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import TOKEN, associated_account, send_coins
 from chainfolio.pricing.relatives import rounded
 from chainfolio.settings_file import load
-from tests.api.asking import asking
+from tests.api.asking import open_client
 from tests.commands import run_json
 from tests.solana import kamino, ledger, marginfi
 from tests.solana.conftest import GENESIS, ROOT, facts_of
@@ -184,7 +184,7 @@ async def test_a_position_of_orca_is_worth_its_sides_and_fees_to_the_unit_for_th
     assert position.mint not in values(portfolio)  # it is shown as what it stands for
     total = Decimal(portfolio["chains"]["solana"]["value"])
     assert total == Decimal("1051.75") + sum(Decimal(raw) / UNITS[mint] * Decimal(usd) for mint, raw, usd in expected)
-    async with asking(load(tmp_path / "chainfolio.toml", {})) as ask:
+    async with open_client(load(tmp_path / "chainfolio.toml", {})) as ask:
         [served] = await ask(f"portfolio?addresses={wallet}")
         nav = await ask(f"nav?addresses={wallet}")
     assert worth_of(served) == (expected, position.pool.address)

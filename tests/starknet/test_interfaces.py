@@ -22,7 +22,7 @@ from chainfolio.localchain.tron.forms import base58check
 from chainfolio.localchain.tron.node import TronNode
 from chainfolio.settings import Settings
 from chainfolio.settings_file import load
-from tests.api.asking import asking
+from tests.api.asking import open_client
 from tests.chains import starknet
 from tests.chains.solana import SolanaSubject
 from tests.chains.solana import solana as solana_chain
@@ -188,7 +188,7 @@ async def test_every_route_answers_about_addresses_of_all_kinds_together(
 
 async def asked_about_all(settings: Settings, coins: dict[str, Decimal]) -> None:
     """Every route, for four wallets that have so much of the native coins of their chains."""
-    async with asking(settings) as ask:
+    async with open_client(settings) as ask:
         mixed = "addresses=" + ",".join(coins)
         for route in ("portfolio", "wallet"):
             found = {each["address"]: each for each in await ask(f"{route}?{mixed}")}
@@ -226,7 +226,7 @@ async def test_every_route_answers_about_starknet_beside_other_kinds(
 
 async def asked_about(subject: StarknetSubject, settings: Settings, ethereum: str) -> None:
     """Every route, for addresses of every kind."""
-    async with asking(settings) as ask:
+    async with open_client(settings) as ask:
         wallet, head = subject.accounts[0], subject.height
         mixed = f"addresses={wallet},{ethereum},{SOLANA},{TRON}"
         for route in ("portfolio", "wallet"):
@@ -249,7 +249,7 @@ async def asked_about(subject: StarknetSubject, settings: Settings, ethereum: st
         assert not found[wallet]
         assert "no historical subscription" in (await ask(f"historical?{mixed}&date=2023-11-15", 403))["message"]
         wanted = {"addresses": [{"address": each} for each in (wallet, ethereum)]}
-        await ask("subscribe-snapshot", told=wanted)
+        await ask("subscribe-snapshot", body=wanted)
         past = await ask(f"historical?addresses={wallet},{ethereum}&date=2023-11-15")
         assert [each["address"] for each in past] == [wallet, ethereum]
         assert shown(past[0])[NATIVE] == coins(subject, AFTER - 1) != coins(subject, head)

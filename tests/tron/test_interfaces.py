@@ -21,7 +21,7 @@ from chainfolio.localchain.tron.state import TRX
 from chainfolio.localchain.tron.wallet import Person, TronWeb
 from chainfolio.settings import Settings
 from chainfolio.settings_file import load
-from tests.api.asking import asking
+from tests.api.asking import open_client
 from tests.commands import run_json
 from tests.tron.chains import facts
 from tests.tron.conftest import RICH
@@ -199,7 +199,7 @@ async def test_every_route_answers_about_tron_beside_other_kinds(
 
 async def check_routes(wallet_chain: WalletChain, settings: Settings, ethereum: str) -> None:
     """Check every route for addresses of every kind."""
-    async with asking(settings) as ask:
+    async with open_client(settings) as ask:
         alice, head = wallet_chain.alice.address, wallet_chain.node.head.height
         mixed = f"addresses={wallet_chain.alice.hex},{ethereum},{SOLANA},{STARKNET}"
         for route in ("portfolio", "wallet"):
