@@ -28,7 +28,7 @@ ALICE = "0xd8da6bf26964af9d7eed9e03e53415d37aa96045"
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command ended."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -36,7 +36,7 @@ class Ran:
 
     @property
     def json(self) -> Any:
-        """The one JSON document that it printed."""
+        """The JSON document that the command printed."""
         return json.loads(self.out)
 
     @property
@@ -61,7 +61,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command: what it printed, and its exit code."""
+    """Return a function that runs a command in this process."""
 
     def ran(*arguments: str) -> Ran:
         capsys.readouterr()
@@ -69,15 +69,15 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
             code = main(arguments)
         except SystemExit as end:  # argparse ends by itself
             code = end.code if isinstance(end.code, int) else 1
-        said = capsys.readouterr()
-        return Ran(code, said.out, said.err)
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err)
 
     return ran
 
 
 @pytest.fixture
 def dead() -> Iterator[str]:
-    """An address where nobody answers: the port is taken, and not listened on."""
+    """Yield the URL of a port that is bound, but not listened on."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{holder.getsockname()[1]}"

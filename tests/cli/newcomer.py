@@ -1,4 +1,4 @@
-"""The newcomer's endpoint: a wallet of 140 transactions far apart on a real node, behind what a small plan allows.
+"""A newcomer's rented endpoint with the limits of a small plan: a wallet of 140 distant transactions.
 
 `newcomer_chain` is made once for a process: tests that use it are of the group `newcomer`. The chain has a twelfth of
 the blocks that the benchmark has, and the endpoint a twelfth of the range, so that both need equally many windows.
@@ -70,8 +70,8 @@ def rent(newcomer_chain: Newcomer, fast_clock: Callable[[], float], here: Path) 
     with ExitStack() as stack:
 
         def start(*, seed: int = 1, more: str = "", **limits: Any) -> RentedEndpoint:
-            made = RentedEndpoint(newcomer_chain.node.url, replace(LIMITS, **limits), seed, fast_clock)
-            endpoint = stack.enter_context(made.serving())
+            rented = RentedEndpoint(newcomer_chain.node.url, replace(LIMITS, **limits), seed, fast_clock)
+            endpoint = stack.enter_context(rented.serving())
             weth = newcomer_chain.deployment.tokens["WETH"].address.lower()
             facts = here / f"{KEY}.toml"
             facts.write_text(FACTS + f'wrapped = {{address = "{weth}", symbol = "WETH"}}\n')

@@ -15,8 +15,8 @@ from chainfolio.storage.state.accounts import Account, Principal
 from tests.cli.conftest import Run
 
 
-def who(key: str) -> Principal | None:
-    """Whom the API would take the bearer of a key for."""
+def principal_of(key: str) -> Principal | None:
+    """Return the principal that the API authenticates by a key."""
     state = open_state(load(None, {}))
     try:
         return state.authenticate(key)
@@ -24,7 +24,7 @@ def who(key: str) -> Principal | None:
         state.close()
 
 
-def kept(account: str) -> Account | None:
+def stored_account(account: str) -> Account | None:
     state = open_state(load(None, {}))
     try:
         return state.account(account)
@@ -32,14 +32,14 @@ def kept(account: str) -> Account | None:
         state.close()
 
 
-def made(run: Run, *more: str) -> tuple[str, str]:
-    document = run("account", "create", "--name", "Ada", *more, "--json").json
+def create_account(run: Run, *options: str) -> tuple[str, str]:
+    document = run("account", "create", "--name", "Ada", *options, "--json").json
     assert list(document) == ["accountId", "apiKey"]
     return document["accountId"], document["apiKey"]
 
 
 def test_the_key_of_a_new_account_opens_the_api_with_its_plan_and_grants(run: Run) -> None:
-    account, key = made(
+    account, key = create_account(
         run,
         "--plan",
         "PRO",
@@ -52,7 +52,7 @@ def test_the_key_of_a_new_account_opens_the_api_with_its_plan_and_grants(run: Ru
         "--expires",
         "2027-01-01T00:00:00Z",
     )
-    caller = who(key)
+    caller = principal_of(key)
     assert caller is not None
     assert caller.account_id == account
     assert caller.plan == "PRO"
@@ -61,17 +61,17 @@ def test_the_key_of_a_new_account_opens_the_api_with_its_plan_and_grants(run: Ru
 
 
 def test_accounts_are_listed_and_shown_without_their_keys(run: Run) -> None:
-    account, key = made(run, "--credits", "500", "--grant", "portfolio")
-    listed = run("account", "list", "--json")
-    assert listed.json == [
+    account, key = create_account(run, "--credits", "500", "--grant", "portfolio")
+    listing = run("account", "list", "--json")
+    assert listing.json == [
         {"accountId": account, "name": "Ada", "plan": "FREE", "grants": ["portfolio"], "credits": 500}
     ]
-    shown = run("account", "show", account)
-    assert shown.json["credits"] == 500
-    assert shown.json["grants"] == ["portfolio"]
-    assert [each["ends"] for each in shown.json["keys"]] == [key[-4:]]
+    account_output = run("account", "show", account)
+    assert account_output.json["credits"] == 500
+    assert account_output.json["grants"] == ["portfolio"]
+    assert [each["ends"] for each in account_output.json["keys"]] == [key[-4:]]
     table = run("account", "list")
-    for ran in (listed, shown, table):
+    for ran in (listing, account_output, table):
         assert ran.code == 0
         assert key not in ran.out
         assert account in ran.out
@@ -84,34 +84,34 @@ def test_people_are_told_that_a_key_is_shown_once(run: Run) -> None:
 
 
 def test_a_key_is_rotated_with_both_valid_in_between(run: Run) -> None:
-    account, old = made(run)
+    account, old = create_account(run)
     fresh = run("key", "create", "--account", account, "--name", "second", "--json").json
-    assert who(old) is not None
-    assert who(fresh["apiKey"]) is not None
+    assert principal_of(old) is not None
+    assert principal_of(fresh["apiKey"]) is not None
     first = next(
         each["keyId"]
         for each in run("key", "list", "--account", account, "--json").json
         if each["keyId"] != fresh["keyId"]
     )
     assert run("key", "revoke", first, "--json").json == {"revoked": first}
-    assert who(old) is None
-    assert who(fresh["apiKey"]) is not None
-    listed = run("key", "list", "--account", account, "--json").json
-    assert {each["keyId"]: each["state"] for each in listed} == {first: "revoked", fresh["keyId"]: "valid"}
+    assert principal_of(old) is None
+    assert principal_of(fresh["apiKey"]) is not None
+    keys = run("key", "list", "--account", account, "--json").json
+    assert {each["keyId"]: each["state"] for each in keys} == {first: "revoked", fresh["keyId"]: "valid"}
 
 
 def test_a_key_ends_at_its_moment(run: Run) -> None:
-    account, _ = made(run)
+    account, _ = create_account(run)
     over = run("key", "create", "--account", account, "--name", "old", "--expires", "2001-01-01", "--json").json
-    assert who(over["apiKey"]) is None
+    assert principal_of(over["apiKey"]) is None
 
 
 def test_a_key_is_revoked_once(run: Run) -> None:
-    account, _ = made(run)
+    account, _ = create_account(run)
     (key,) = run("key", "list", "--account", account, "--json").json
     assert run("key", "revoke", key["keyId"]).code == 0
-    again = run("key", "revoke", key["keyId"], "--json")
-    assert (again.code, again.error["field"]) == (2, "key")
+    repeated = run("key", "revoke", key["keyId"], "--json")
+    assert (repeated.code, repeated.error["field"]) == (2, "key")
 
 
 @pytest.mark.parametrize(
@@ -155,24 +155,24 @@ def test_plans_and_grants_are_those_there_are(run: Run, option: tuple[str, str])
 
 
 def test_who_has_no_credits_is_told_how_to_get_some(run: Run) -> None:
-    told = run("account", "create", "--name", "me").out
-    command = re.search(r"It has no credits: chainfolio (account credit acc_\S+ 1000)", told)
+    output = run("account", "create", "--name", "me").out
+    command = re.search(r"It has no credits: chainfolio (account credit acc_\S+ 1000)", output)
     assert command
     assert run(*command[1].split()).out.endswith(" has 1,000 credits\n")
     assert "no credits" not in run("account", "create", "--name", "rich", "--credits", "5").out
 
 
 def test_the_largest_number_of_credits_is_kept(run: Run) -> None:
-    account, _ = made(run, "--credits", str(2**53 - 1))
+    account, _ = create_account(run, "--credits", str(2**53 - 1))
     assert run("account", "show", account).json["credits"] == 2**53 - 1
 
 
 def test_a_name_is_kept_as_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "Ada'); DROP TABLE accounts;-- [red]ü🦀"
     account = run("account", "create", "--name", name, "--json").json["accountId"]
-    found = kept(account)
-    assert found is not None
-    assert found.name == name
+    stored = stored_account(account)
+    assert stored is not None
+    assert stored.name == name
     monkeypatch.setenv("COLUMNS", "120")  # where all of it is on one line
     assert name in run("account", "list").out
 
@@ -197,8 +197,8 @@ def test_whatever_a_command_makes_is_its_owners_alone(run: Run, here: Path) -> N
     mask = os.umask(0o022)
     try:
         assert run("account", "create", "--name", "me", "--json").code == 0
-        made = [path for path in here.rglob("*") if path.name != "chainfolio.toml"]
-        assert {"state.db", "pepper"} <= {path.name for path in made}
-        assert [path.name for path in made if path.stat().st_mode & 0o077] == []
+        files = [path for path in here.rglob("*") if path.name != "chainfolio.toml"]
+        assert {"state.db", "pepper"} <= {path.name for path in files}
+        assert [path.name for path in files if path.stat().st_mode & 0o077] == []
     finally:
         os.umask(mask)

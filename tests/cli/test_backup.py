@@ -1,4 +1,4 @@
-"""`chainfolio backup` and `restore`: a copy made while others write goes on elsewhere, and a bad one is refused."""
+"""`chainfolio backup` and `restore`: copies made during writes work elsewhere; damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHAIN = "ethereum"
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An installation with an account and a small index."""
     folder = tmp_path_factory.mktemp("written")
     configure(folder, DEAD)
@@ -42,9 +42,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def installed(written: Path, here: Path) -> Path:
-    """A copy of the installation in a folder of its own."""
-    return shutil.copytree(written, here / "old")
+def installed(installation: Path, here: Path) -> Path:
+    """Copy the installation into a new folder and return it."""
+    return shutil.copytree(installation, here / "old")
 
 
 def write_batch(lake: Lake, tail: Tail, number: int) -> None:
@@ -155,14 +155,14 @@ def test_a_portfolio_is_the_same_after_a_restore(run: Run, wallets: dict[str, st
     new = here.parent / "restored-index"
     shutil.copytree(here.parent / "backup-of-index" / "settings", new)
     address = next(iter(wallets.values()))
-    asked = (
+    commands = (
         ("portfolio", address, "--chain", "local", "--block", "40", "--json"),
         ("transactions", address, "--json"),
     )
-    before = [without_times(run(*words).json) for words in asked]
+    before = [without_times(run(*command).json) for command in commands]
     with chdir(new):
         assert run("restore", "../backup-of-index", "--json").code == 0
-        assert [without_times(run(*words).json) for words in asked] == before
+        assert [without_times(run(*command).json) for command in commands] == before
         assert run("check", "--json").code == 0
     assert before[0][0]["networth"] != "0"
 
@@ -266,9 +266,9 @@ def test_lake_and_tail_of_different_moments_are_refused(run: Run, installed: Pat
 
 def test_what_a_killed_restore_left_is_replaced(run: Run, installed: Path) -> None:
     backup = backed_up(run, installed)
-    left = installed.parent / "new" / "data" / "lake.restoring" / "blocks"
-    left.mkdir(parents=True)
-    (left / "part").write_text("half")
+    leftover = installed.parent / "new" / "data" / "lake.restoring" / "blocks"
+    leftover.mkdir(parents=True)
+    (leftover / "part").write_text("half")
     new = installed.parent / "new"
     with chdir(new):
         assert run("restore", str(backup), "--json").code == 0
@@ -305,7 +305,7 @@ def test_nothing_is_no_backup(run: Run, here: Path) -> None:
 
 @pytest.mark.parametrize("command", ["backup", "restore"])
 @pytest.mark.parametrize(
-    "more",
+    "store_settings",
     [
         '[tail]\nurl = "postgresql://user:hidden@localhost/x"',
         '[state]\nurl = "postgresql://user:hidden@localhost/x"',
@@ -314,9 +314,9 @@ def test_nothing_is_no_backup(run: Run, here: Path) -> None:
     ids=["tail", "state", "lake"],
 )
 def test_postgresql_and_object_stores_are_refused_with_their_own_ways(
-    run: Run, here: Path, command: str, more: str
+    run: Run, here: Path, command: str, store_settings: str
 ) -> None:
-    configure(here, DEAD, more=more)
+    configure(here, DEAD, more=store_settings)
     ran = run(command, "backup", "--json")
     assert ran.code == 2
     assert "pg_dump" in ran.error["remedy"]
@@ -408,9 +408,9 @@ url = "sqlite:///data/tail.db"
 def test_people_are_told_what_is_in_it_and_what_is_not(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with chdir(installed):
         assert main(("backup", "../backup")) == 0
-        shown = capsys.readouterr().out
+        output = capsys.readouterr().out
         shutil.rmtree("data")
         assert main(("restore", "../backup")) == 0
-    assert "SHA-256 of manifest.json" in shown
-    assert "Not in it: data/pepper" in shown
+    assert "SHA-256 of manifest.json" in output
+    assert "Not in it: data/pepper" in output
     assert "Put data/pepper back" in capsys.readouterr().out

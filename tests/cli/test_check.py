@@ -1,4 +1,4 @@
-"""`chainfolio check`: what it prints and how it ends; what it finds and repairs is tested beside the indexer."""
+"""`chainfolio check`: output and exit codes (checks and repairs are tested in `tests/indexer`)."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def test_a_sound_lake_ends_with_0(run: Run, lake: Lake) -> None:
     ran = run("check", "--json")
     assert ran.code == 0
     assert (ran.json["files"], ran.json["sound"], ran.json["damaged"]) == (2, 2, [])
-    shown = run("check")
-    assert (shown.code, shown.out.splitlines()[-1].partition(": ")[2]) == (0, "2 match their checksums")
+    output = run("check")
+    assert (output.code, output.out.splitlines()[-1].partition(": ")[2]) == (0, "2 match their checksums")
 
 
 @pytest.mark.parametrize("chosen", [(), ("a",), ("--tables", "transfers")])
 def test_a_damaged_file_is_named_with_its_blocks_and_ends_with_5(run: Run, lake: Lake, chosen: tuple[str, ...]) -> None:
     (file,) = map(Path, lake.files(TRANSFERS))
-    whole = bytearray(file.read_bytes())
-    whole[100] ^= 1
-    file.write_bytes(whole)
+    content = bytearray(file.read_bytes())
+    content[100] ^= 1
+    file.write_bytes(content)
     ran = run("check", *chosen, "--json")
     (damaged,) = ran.json["damaged"]
     assert ran.code == 5
     assert (damaged["table"], damaged["fromBlock"], damaged["toBlock"]) == ("transfers", 0, 19)
     assert file.name in damaged["file"]
-    shown = run("check", *chosen)
-    assert f"DAMAGED transfers/chain=a/{file.name} (blocks 0 to 19)" in shown.out
-    assert (shown.code, "check --repair" in shown.err) == (5, True)
+    output = run("check", *chosen)
+    assert f"DAMAGED transfers/chain=a/{file.name} (blocks 0 to 19)" in output.out
+    assert (output.code, "check --repair" in output.err) == (5, True)
     assert run("check", "--tables", "blocks", "--json").code == 0
     assert run("check", "b", "--json").code == 0
 

@@ -1,4 +1,4 @@
-"""The closing identity of `pnl` on a real chain: transactions leave what is held, or a row says by how much not."""
+"""The closing identity of `pnl` on a real chain: lots equal the holdings, or a row has the difference."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ SEND = "transfer(address,uint256)"
 
 @dataclass(frozen=True)
 class Drifted:
-    """A new wallet that was paid coins and tokens, of which some changed its balance without an event; blocks by token.
+    """A wallet with coins and tokens, and the blocks in which it got each token.
 
-    Nobody trusts the last token, because the settings price all others.
+    Some tokens changed its balance without an event. The last one is untrusted: the settings price all others.
     """
 
     node: LocalNode
     tokens: dict[str, str]
     blocks: dict[str, int]
-    other: str
+    sender: str
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +43,16 @@ def drifted() -> Iterator[Drifted]:
     with LocalNode() as node:
         deployment = deploy(node)
         tokens = {name: deployment.contracts[symbol].lower() for name, symbol in TOKENS.items()}
-        other = deployment.accounts["frank"]
+        sender = deployment.accounts["frank"]
         node.rpc("anvil_impersonateAccount", WALLET)
-        node.settle([Tx(other, WALLET, value=3 * 10**18)])
-        blocks = {name: node.settle([tx(other, tokens[name], SEND, WALLET, 5 * UNITS[name])]) for name in TOKENS}
+        node.settle([Tx(sender, WALLET, value=3 * 10**18)])
+        blocks = {name: node.settle([tx(sender, tokens[name], SEND, WALLET, 5 * UNITS[name])]) for name in TOKENS}
         set_balance(node, tokens["charges"], WALLET, 45 * UNITS["charges"] // 10)  # a tenth was kept on the way
-        node.settle([tx(WALLET, tokens["plain"], SEND, other, 2 * UNITS["plain"])])
+        node.settle([tx(WALLET, tokens["plain"], SEND, sender, 2 * UNITS["plain"])])
         set_balance(node, tokens["grows"], WALLET, 10 * UNITS["grows"])
         set_balance(node, tokens["sent"], WALLET, 4 * UNITS["sent"])
         node.mine(10)
-        yield Drifted(node, tokens, blocks, other)
+        yield Drifted(node, tokens, blocks, sender)
 
 
 @pytest.fixture
@@ -64,13 +64,13 @@ def configured(here: Path, drifted: Drifted) -> Path:
 
 
 def holdings(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {held["contract"]: held for held in document["holdings"]}
+    return {holding["contract"]: holding for holding in document["holdings"]}
 
 
 def test_what_does_not_close_is_a_row_and_hides_only_its_own_gain(run: Run, configured: Path, drifted: Drifted) -> None:
     assert run("watch", WALLET).code == 0
     document = run("pnl", WALLET, "--json").json
-    tokens, held = drifted.tokens, holdings(document)
+    tokens, positions = drifted.tokens, holdings(document)
     rows = {row["contract"]: row for row in document["unexplained"]}
     assert {contract: (row["raw"], row["amount"], row["firstBlock"]) for contract, row in rows.items()} == {
         tokens["charges"]: ("-500000", "-0.5", drifted.blocks["charges"]),
@@ -80,17 +80,17 @@ def test_what_does_not_close_is_a_row_and_hides_only_its_own_gain(run: Run, conf
     assert {row["place"] for row in rows.values()} == {"wallet"}
     for name, amount in (("plain", "3"), ("charges", "4.5"), ("grows", "10"), ("sent", "4")):
         on_chain = drifted.node.call(tokens[name], "balanceOf(address)(uint256)", WALLET)
-        assert held[tokens[name]]["held"] == amount, "what is held, not what lots say"
+        assert positions[tokens[name]]["held"] == amount, "what is held, not what lots say"
         assert Decimal(amount) * UNITS[name] == on_chain
     for name in ("charges", "grows"):
-        assert held[tokens[name]]["reason"] == UNCLOSED
-        assert {held[tokens[name]][field] for field in ("totalCostBasis", "openPnl", "value")} == {"N/A"}
-    plain = held[tokens["plain"]]
+        assert positions[tokens[name]]["reason"] == UNCLOSED
+        assert {positions[tokens[name]][field] for field in ("totalCostBasis", "openPnl", "value")} == {"N/A"}
+    plain = positions[tokens["plain"]]
     assert (plain["totalCostBasis"], plain["openPnl"], plain["closedPnl"]) == ("6", "0", "0")
-    assert held[tokens["sent"]]["reason"] == UNASKED
+    assert positions[tokens["sent"]]["reason"] == UNASKED
     assert document["openPnl"] == document["totalCostBasis"] == document["value"] == "N/A"
-    shown = " ".join(run("pnl", WALLET).out.split())
-    assert f"does not close: -0.5 usdc in the wallet since block {drifted.blocks['charges']}: its wallet holds" in shown
+    text = " ".join(run("pnl", WALLET).out.split())
+    assert f"does not close: -0.5 usdc in the wallet since block {drifted.blocks['charges']}: its wallet holds" in text
 
 
 def test_what_closes_is_worth_its_cost_and_its_open_gain(run: Run, configured: Path, drifted: Drifted) -> None:
@@ -113,11 +113,11 @@ def test_what_closes_is_worth_its_cost_and_its_open_gain(run: Run, configured: P
 
 def test_transactions_of_what_does_not_close_have_no_known_gain(run: Run, configured: Path, drifted: Drifted) -> None:
     grows = drifted.tokens["grows"]
-    sent = drifted.node.settle([tx(WALLET, grows, SEND, drifted.other, 1_000)])
+    height = drifted.node.settle([tx(WALLET, grows, SEND, drifted.sender, 1_000)])
     drifted.node.mine(10)
     assert run("watch", WALLET).code == 0
     page = run("transactions", WALLET, "--json").json
-    (transaction,) = (each for each in page["transactions"] if each["blockNumber"] == sent)
+    (transaction,) = (each for each in page["transactions"] if each["blockNumber"] == height)
     assert transaction["closedPnl"] == transaction["assetsOut"][0]["closedPnl"] == "N/A"
     assert transaction["nativeAssetFees"]["closedPnl"] != "N/A", "the fee was paid in another asset"
     (portfolio,) = run("portfolio", WALLET, "--json").json

@@ -1,4 +1,4 @@
-"""`chainfolio coverage`: which interactions are with decoded protocols, and the contracts that are not."""
+"""`chainfolio coverage`: the share of interactions with decoded protocols, and other contracts."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def call(to: str, protocol: str = "unknown", kind: str = "SWAP", **more: Any) ->
 
 
 def coverage(*transactions: TransactionDocument) -> Coverage:
-    found = Coverage()
+    tally = Coverage()
     for each in transactions:
-        found.add(each, DECODED, WRAPPED)
-    return found
+        tally.add(each, DECODED, WRAPPED)
+    return tally
 
 
 def test_shares_are_by_calls_fees_and_value() -> None:
-    found = coverage(call(POOL, "swap"), call(POOL, "swap"), call(FARM, feesFiat="6", assetsOut=[asset("300")]))
-    assert {name: str(share) for name, share in shares(found)} == {
+    report = coverage(call(POOL, "swap"), call(POOL, "swap"), call(FARM, feesFiat="6", assetsOut=[asset("300")]))
+    assert {name: str(share) for name, share in shares(report)} == {
         "calls": "0.6667",
         "fees": "0.4000",
         "value": "0.4000",
     }
-    assert [(chain, contract, weight.calls) for chain, contract, weight in found.heaviest()] == [("ethereum", FARM, 1)]
+    assert [(chain, contract, weight.calls) for chain, contract, weight in report.heaviest()] == [("ethereum", FARM, 1)]
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_shares_are_by_calls_fees_and_value() -> None:
     ids=["wrapped coin", "transfer", "approval", "failed", "sent by another", "deployment"],
 )
 def test_what_is_no_interaction_with_a_protocol_does_not_count(transaction: TransactionDocument) -> None:
-    found = coverage(transaction)
-    assert (found.total.calls, found.undecoded) == (0, {})
-    assert [share for _, share in shares(found)] == [None, None, None]
+    report = coverage(transaction)
+    assert (report.total.calls, report.undecoded) == (0, {})
+    assert [share for _, share in shares(report)] == [None, None, None]
 
 
 def test_a_protocol_without_a_decoder_is_named_and_the_heaviest_contract_is_first() -> None:
-    found = coverage(call(POOL, "vault"), call(FARM, assetsOut=[asset("5000")]), call(POOL, "vault", feesFiat="N/A"))
-    report = document(WALLET, found, Transactions(()))
+    tally = coverage(call(POOL, "vault"), call(FARM, assetsOut=[asset("5000")]), call(POOL, "vault", feesFiat="N/A"))
+    report = document(WALLET, tally, Transactions(()))
     assert [(each["contract"], each["protocol"], each["calls"]) for each in report["undecoded"]] == [
         (FARM, "Unknown", 1),
         (POOL, "Vault", 2),
@@ -97,7 +97,7 @@ def test_text_names_shares_and_contracts(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.node
 def test_a_wallet_of_the_demo_has_its_calls_counted(run: Run, wallets: dict[str, str]) -> None:
-    found = run("coverage", wallets["frank"], "--json").json
-    assert found["total"]["calls"] == found["decoded"]["calls"] + sum(each["calls"] for each in found["undecoded"])
-    assert found["total"]["calls"] > 0
+    report = run("coverage", wallets["frank"], "--json").json
+    assert report["total"]["calls"] == report["decoded"]["calls"] + sum(each["calls"] for each in report["undecoded"])
+    assert report["total"]["calls"] > 0
     assert run("coverage", wallets["frank"]).code == 0

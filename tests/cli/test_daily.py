@@ -1,4 +1,4 @@
-"""Of whom daily snapshots are taken: the addresses of the settings, and those that somebody subscribed to."""
+"""Daily snapshots are taken of the addresses of the settings and of subscribed ones."""
 
 from __future__ import annotations
 
@@ -37,9 +37,13 @@ async def test_they_are_those_of_the_settings_and_of_every_subscription_that_has
     assert await daily.first_days() == {account(ALICE): date(2024, 1, 1)}
     assert not (tmp_path / "state.db").exists()
     with_state = State.open(config.state_url, bytes(32), clock, random.Random(1))
-    one, other = (with_state.create_account(name)[0].id for name in ("one", "other"))
+    first_owner, second_owner = (with_state.create_account(name)[0].id for name in ("one", "other"))
     now_us, year_us = clock.now_us(), 400 * 86_400_000_000
-    for owner, address, began_us in ((one, BOB, now_us - 86_400_000_000), (other, BOB, now_us), (one, CAROL, 0)):
+    for owner, address, began_us in (
+        (first_owner, BOB, now_us - 86_400_000_000),
+        (second_owner, BOB, now_us),
+        (first_owner, CAROL, 0),
+    ):
         with_state.database.write(
             lambda tx, owner=owner, address=address, began_us=began_us: subscriptions.add(  # type: ignore[misc]
                 tx, owner, {address: ""}, began_us or now_us - year_us
@@ -47,8 +51,8 @@ async def test_they_are_those_of_the_settings_and_of_every_subscription_that_has
         )
     assert await daily.first_days() == {account(ALICE): date(2024, 1, 1), account(BOB): date(2024, 2, 28)}
     with_state.close()
-    if (found := database()) is not None:
-        found.close()
+    if (store := database()) is not None:
+        store.close()
     await system.close()
 
 
@@ -61,30 +65,30 @@ async def test_every_running_subscription_gets_its_place_again_and_again(tmp_pat
     state = State.open(config.state_url, bytes(32), clock, random.Random(1))
     owner = state.create_account("one")[0].id
 
-    async def places() -> list[str]:
+    async def watched_accounts() -> list[str]:
         await keep_places(system, lambda: state.database)
         return [each.account for each in system.tail.owned_watches("ethereum", clock.now_us())]
 
-    assert await places() == []
+    assert await watched_accounts() == []
     for address, expected in ((BOB, [BOB]), (CAROL, sorted([BOB, CAROL]))):
         state.database.write(
             lambda tx, address=address: subscriptions.add(  # type: ignore[misc]
                 tx, owner, {address: ""}, clock.now_us()
             )
         )
-        assert await places() == await places() == expected
+        assert await watched_accounts() == await watched_accounts() == expected
     state.close()
     await system.close()
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("snapshots", "message"),
     [
         (Snapshots(["0x12"]), "snapshots.addresses"),
         (Snapshots([ALICE], "2023-02-29"), "snapshots.since: `2023-02-29` is not a day"),
         (Snapshots([ALICE], "20240101"), "snapshots.since: `20240101` is not a day"),
     ],
 )
-def test_what_cannot_be_meant_in_the_settings_is_named(given: Snapshots, words: str) -> None:
-    with pytest.raises(BadSettings, match=words):
-        check(Settings(snapshots=given))
+def test_what_cannot_be_meant_in_the_settings_is_named(snapshots: Snapshots, message: str) -> None:
+    with pytest.raises(BadSettings, match=message):
+        check(Settings(snapshots=snapshots))

@@ -1,4 +1,4 @@
-"""`chainfolio serve` prints a link to the dashboard for a person at a terminal, and for nobody else."""
+"""`chainfolio serve` prints a link to the dashboard only at a terminal."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_a_person_at_a_terminal_gets_a_link_to_one_account(
     assert owners(config) == [OWNER]
 
 
-@pytest.mark.parametrize("words", [(), ("--port", "0")], ids=["no terminal", "any port"])
+@pytest.mark.parametrize("options", [(), ("--port", "0")], ids=["no terminal", "any port"])
 def test_no_link_is_printed_where_nobody_can_use_it(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: bool(words))
-    assert main(["serve", "--config", str(config), *words]) == 0
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: bool(options))
+    assert main(["serve", "--config", str(config), *options]) == 0
     assert capsys.readouterr().out == ""
     assert owners(config) == []
 

@@ -1,4 +1,4 @@
-"""Indexed histories are answered while the node is down: from what is stored, with its age, and without waiting."""
+"""While the node is down, histories are answered from stored rows, with their age and without waiting."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ class Dead:
 
 
 def answered(*words: str) -> Any:
-    with redirect_stdout(StringIO()) as out:
+    with redirect_stdout(StringIO()) as output:
         assert main([*words, "--json"]) == 0
-    return json.loads(out.getvalue())
+    return json.loads(output.getvalue())
 
 
-def settings(folder: Path, subject: EvmSubject, more: str = "") -> Path:
+def settings(folder: Path, subject: EvmSubject, extra: str = "") -> Path:
     folder.mkdir()
     path = folder / "chainfolio.toml"
-    chain = f'[chains.{KEY}]\nrpc = ["{subject.node.url}"]\nfacts = "{folder}/facts.toml"\n{more}'
+    chain = f'[chains.{KEY}]\nrpc = ["{subject.node.url}"]\nfacts = "{folder}/facts.toml"\n{extra}'
     (folder / "facts.toml").write_text(subject.facts(16).read_text())
     path.write_text(f'data = "{folder}/data"\n{chain}\n')
     return path
@@ -79,7 +79,7 @@ def dead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dead]:
         approvals = answered("approvals", wallet, "--config", str(config))
         tail = Tail(folder / "whole" / "data" / "tail.db")
         top = tail.top(KEY) or tail.anchor(KEY)
-        tail.drop_answers(identity(subject.node.url))  # as they are a minute later
+        tail.drop_answers(identity(subject.node.url))  # they expire after a minute
         tail.close()
         assert top is not None
         subject.node.stop()
@@ -97,7 +97,7 @@ MOVED = ("hash", "blockNumber", "timestamp", "from", "to", "type", "fees")
 
 
 def moves(page: dict[str, Any]) -> list[Any]:
-    """What transactions moved of listed assets, without prices and gains."""
+    """Return the movements of listed assets in transactions, without prices and gains."""
     return [
         [each[name] for name in MOVED]
         + [[(asset["contract"], asset["balance"]) for asset in each[side]] for side in ("assetsIn", "assetsOut")]
@@ -116,13 +116,13 @@ def test_transactions_of_a_dead_node_are_those_that_are_stored(run: Run, dead: D
     assert page["completeness"] == "partial"
     (age,) = [issue for issue in page["issues"] if issue["subject"] == "node"]
     assert f"this is what is stored up to block {dead.newest} of 20" in age["reason"]
-    known = {
+    prices_before = {
         (each["hash"], asset["contract"]): asset["price"]
         for each in dead.transactions["transactions"]
         for asset in (*each["assetsIn"], *each["assetsOut"])
     }
     prices = [
-        (known[each["hash"], asset["contract"]], asset["price"])
+        (prices_before[each["hash"], asset["contract"]], asset["price"])
         for each in page["transactions"]
         for asset in (*each["assetsIn"], *each["assetsOut"])
     ]
@@ -151,18 +151,18 @@ async def test_the_api_answers_stored_histories_while_the_node_is_dead(dead: Dea
         headers = {"Authorization": f"Bearer {API_KEY}"}
         async with listening(app, "127.0.0.1", 0, drain_s=1) as port, client_session(headers=headers) as client:
 
-            async def asked(path: str) -> tuple[int, Any]:
+            async def get_page(path: str) -> tuple[int, Any]:
                 async with client.get(f"http://127.0.0.1:{port}/v1{path}") as answer:
                     return answer.status, await answer.json()
 
-            status, page = await asked(f"/transactions?addresses={dead.wallet}&limit=10&offset=0")
+            status, page = await get_page(f"/transactions?addresses={dead.wallet}&limit=10&offset=0")
             assert (status, len(page["transactions"]), page["completeness"]) == (200, 10, "partial")
-            status, page = await asked(f"/approvals/{KEY}?addresses={dead.wallet}&include=allowance&limit=1")
+            status, page = await get_page(f"/approvals/{KEY}?addresses={dead.wallet}&include=allowance&limit=1")
             assert (status, len(page["items"])) == (200, 1)
             assert [issue["subject"] for issue in page["issues"]] == ["allowance", "node"]
             assert page["items"][0].keys().isdisjoint({"allowance", "asset"})
             assert "unpricedAllowances" not in page
-            status, page = await asked(
+            status, page = await get_page(
                 f"/approvals/{KEY}?addresses={dead.wallet}&limit=1&cursor={page['cursor']}&include=allowance"
             )
             assert status == 200
@@ -190,11 +190,11 @@ async def test_no_gains_are_computed_from_a_history_that_may_be_old(dead: Dead) 
         assert {each.closed_pnl for each in page.transactions} == {"N/A"}
 
 
-# --- how long nobody waits -------------------------------------------------------------------------------------------
+# --- how long requests wait -----------------------------------------------------------------------------------------
 
 
-class Silent:
-    """A chain whose node answers when it is told to."""
+class StalledChain:
+    """A chain whose node answers when the test lets it."""
 
     key = KEY
 
@@ -203,13 +203,13 @@ class Silent:
 
     async def heads(self) -> Heads:
         self.count += 1
-        found: Heads = await asyncio.shield(self.answer)
-        return found
+        result: Heads = await asyncio.shield(self.answer)
+        return result
 
 
 @pytest.fixture
-async def silent() -> Silent:
-    return Silent()
+async def silent() -> StalledChain:
+    return StalledChain()
 
 
 def reader(top: Block | None) -> StoredHeads:
@@ -221,7 +221,7 @@ STORED, NEWER = Block(7, "0x7", "0x6", 7_000_000), Block(9, "0x9", "0x8", 9_000_
 
 
 async def test_a_silent_node_is_waited_for_once_and_asked_once_at_a_time(
-    silent: Silent, monkeypatch: pytest.MonkeyPatch
+    silent: StalledChain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored_heads, "HEAD_WAIT_S", 0.01)
     heads = reader(STORED)
@@ -238,14 +238,14 @@ async def test_a_silent_node_is_waited_for_once_and_asked_once_at_a_time(
     assert (await heads.latest(silent)) == stored_heads.StoredHead(NEWER)  # type: ignore[arg-type]
 
 
-async def test_an_error_of_the_node_is_raised_if_nothing_is_stored(silent: Silent) -> None:
+async def test_an_error_of_the_node_is_raised_if_nothing_is_stored(silent: StalledChain) -> None:
     silent.answer.set_exception(Unavailable("node", "down"))
     with pytest.raises(SourceError, match="down"):
         await reader(None).latest(silent)  # type: ignore[arg-type]
     assert (await reader(STORED).latest(silent)).block == STORED  # type: ignore[arg-type]
 
 
-async def test_a_bug_is_no_silent_node(silent: Silent) -> None:
+async def test_a_bug_is_no_silent_node(silent: StalledChain) -> None:
     silent.answer.set_exception(RuntimeError("a bug"))
     with pytest.raises(RuntimeError):
         await reader(STORED).latest(silent)  # type: ignore[arg-type]

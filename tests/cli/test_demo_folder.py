@@ -26,9 +26,9 @@ def fill(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["precious.txt", "lake", ".hidden", "chainfolio.toml"])
 def test_a_folder_with_other_files_is_refused_and_unchanged(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(BadRequest, match=f"no demo made: {name}") as refused, reserved_folder(tmp_path):
+    with pytest.raises(BadRequest, match=f"no demo made: {name}") as raised, reserved_folder(tmp_path):
         pass
-    assert refused.value.remedy == "name an empty or a new folder: chainfolio demo --data DIR"
+    assert raised.value.remedy == "name an empty or a new folder: chainfolio demo --data DIR"
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [(name, "mine")]
 
 

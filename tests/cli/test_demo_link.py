@@ -26,7 +26,7 @@ async def test_the_link_has_the_port_that_the_server_got(
         '[chains.ethereum]\nrpc = ["http://127.0.0.1:1"]\n'
     )
 
-    async def nothing(_: object) -> None:
+    async def no_application(_: object) -> None:
         """No application."""
 
     @asynccontextmanager
@@ -35,7 +35,7 @@ async def test_the_link_has_the_port_that_the_server_got(
         asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGINT)
         yield 5_555
 
-    monkeypatch.setattr(demo, "indexing", nothing)
+    monkeypatch.setattr(demo, "indexing", no_application)
     monkeypatch.setattr(demo, "listening", listening)
     monkeypatch.setattr(demo, "configure_log", lambda _: None)
     options = argparse.Namespace(json=True, data=str(tmp_path), port=0)

@@ -67,12 +67,12 @@ def test_a_node_that_keeps_all_states_is_well(run: Run, here: Path, node: LocalN
 def test_what_a_chain_has_and_lacks_is_shown_by_doctor_and_by_status(run: Run, here: Path, node: LocalNode) -> None:
     configure(here, node.url, chain="local")
     (doctor,), (status,) = run("doctor", "--json").json["chains"], run("status", "--json").json["chains"]
-    for shown in (doctor, status):
-        assert shown["kind"] == "evm"
-        assert shown["lacks"] == []
-        assert set(shown["capabilities"]) >= set(REQUESTED_CAPABILITIES)
-        assert set(shown["capabilities"]) <= set(Capability)
-        assert "names" in shown["capabilities"]
+    for report in (doctor, status):
+        assert report["kind"] == "evm"
+        assert report["lacks"] == []
+        assert set(report["capabilities"]) >= set(REQUESTED_CAPABILITIES)
+        assert set(report["capabilities"]) <= set(Capability)
+        assert "names" in report["capabilities"]
     assert {"blocks", "transfers"} <= set(doctor["datasets"])
     assert f"local (evm): has {', '.join(doctor['capabilities'])}" in (text := run("doctor").out)
     assert "lacks" not in text
@@ -89,15 +89,15 @@ def test_a_chain_whose_clock_is_years_ahead_is_not_well(run: Run, here: Path) ->
 
         async def ready() -> ChainReadiness:
             await system.chain("local").heads()
-            (found,) = (await Engine(system).readiness()).chains
+            (readiness,) = (await Engine(system).readiness()).chains
             await system.close()
-            return found
+            return readiness
 
         chain = asyncio.run(ready())
     (endpoint,) = ran.json["endpoints"]
     assert (ran.code, endpoint["ok"], chain.healthy) == (3, False, False)
-    for said in (endpoint["problem"], chain.reason or ""):
-        assert "ahead of this machine's clock" in said
+    for problem in (endpoint["problem"], chain.reason or ""):
+        assert "ahead of this machine's clock" in problem
 
 
 @pytest.mark.node
@@ -147,47 +147,47 @@ def test_a_tail_that_is_no_database_is_a_store_of_no_use(run: Run, here: Path) -
 
 
 def broken(run: Run) -> dict[str, str]:
-    """What the doctor says of each store or file that is of no use."""
+    """Return the problem and the remedy of each store or file that the doctor reports."""
     ran = run("doctor", "--json")
     rows = [*ran.json["stores"], *ran.json["files"]]
-    found = {row["store"]: f"{row['problem']} ({row['remedy']})" for row in rows if not row["ok"]}
-    assert ran.code == (0 if not found else 5 if set(found) & {"lake", "tail", "state"} else 2)
-    return found
+    problems = {row["store"]: f"{row['problem']} ({row['remedy']})" for row in rows if not row["ok"]}
+    assert ran.code == (0 if not problems else 5 if set(problems) & {"lake", "tail", "state"} else 2)
+    return problems
 
 
 def test_a_lost_secret_is_told_and_no_command_makes_it_anew(run: Run, here: Path) -> None:
     assert broken(run) == {}
-    assert not (here / "data" / "state.db").exists()  # nobody needed one yet
-    made = run("account", "create", "--name", "me", "--json").json
+    assert not (here / "data" / "state.db").exists()  # no command needed one yet
+    account = run("account", "create", "--name", "me", "--json").json
     assert broken(run) == {}
     secret = here / "data" / "pepper"
-    kept = secret.read_bytes()
+    pepper = secret.read_bytes()
     secret.unlink()
     assert "pepper, the secret of their keys, is missing" in broken(run)["state"]
     assert "put it back from the backup" in broken(run)["state"]
-    for command in (("account", "list"), ("key", "create", "--account", made["accountId"], "--name", "new")):
+    for command in (("account", "list"), ("key", "create", "--account", account["accountId"], "--name", "new")):
         assert run(*command).code == 5
     assert not secret.exists()
-    secret.write_bytes(kept)
+    secret.write_bytes(pepper)
     assert broken(run) == {}
     (here / "data" / "state.db").unlink()
     assert "state.db is missing, although" in broken(run)["state"]
 
 
 def test_another_secret_is_told_with_its_remedy_and_refused_until_it_is_accepted(run: Run, here: Path) -> None:
-    made = run("account", "create", "--name", "me", "--json").json
+    account = run("account", "create", "--name", "me", "--json").json
     secret = here / "data" / "pepper"
-    kept = secret.read_bytes()
+    pepper = secret.read_bytes()
     secret.write_bytes(bytes(32))
     assert "pepper is not the secret under which the keys of this store are hashed" in broken(run)["state"]
     assert "put the right one back from the backup" in broken(run)["state"]
-    key = ("key", "create", "--account", made["accountId"], "--name", "new")
+    key = ("key", "create", "--account", account["accountId"], "--name", "new")
     for command in (("account", "list"), key):
         ran = run(*command, "--json")
         assert (ran.code, "accept-secret" in ran.error["remedy"]) == (5, True)
     with pytest.raises(StoreError, match="every key would be refused"):
         open_state(Settings(data=str(here / "data")))
-    secret.write_bytes(kept)
+    secret.write_bytes(pepper)
     assert broken(run) == {}
     secret.write_bytes(bytes(32))
     assert run("key", "accept-secret", "--json").json == {"accepted": "data/pepper"}
@@ -225,7 +225,7 @@ def test_a_lake_that_was_deleted_is_told(run: Run, here: Path, node: LocalNode) 
 def test_a_cordoned_endpoint_is_shown_with_the_evidence_until_it_is_readmitted(
     run: Run, here: Path, node: LocalNode, dead: str
 ) -> None:
-    """The evidence lies in the tail, so that it is there after a restart; no address and no secret is shown."""
+    """The evidence is stored in the tail and survives restarts; no address and no secret is shown."""
     secret = f"{dead}/v2/s3cr3t0123456789"
     configure(here, node.url, secret, chain="local")
     name = dead.removeprefix("http://")

@@ -40,12 +40,12 @@ def test_transactions_and_gains_are_those_of_the_commands(run: Run, wallets: dic
 def test_every_kind_has_one_digest_in_every_format(run: Run, wallets: dict[str, str], here: Path) -> None:
     options = {"income": ("--year", "2023"), "history": ("--to", "2024-01-01")}  # the same on every day
     for kind in KINDS:
-        words = ("export", kind, wallets["bob"], *options.get(kind, ()))
-        written = json.loads(run(*words, "--format", "json").out)["summary"]
+        arguments = ("export", kind, wallets["bob"], *options.get(kind, ()))
+        summary = json.loads(run(*arguments, "--format", "json").out)["summary"]
         for name in ("parquet", "pdf") if kind in ("gains", "transactions") else ("csv", "xlsx"):
-            ran = run(*words, "--format", name, "-o", f"{kind}.{name}")
+            ran = run(*arguments, "--format", name, "-o", f"{kind}.{name}")
             assert (ran.code, ran.out) == (0, "")
-            assert written["digest"] in ran.err, kind
+            assert summary["digest"] in ran.err, kind
     digest = json.loads(run("export", "gains", wallets["bob"], "--format", "json").out)["summary"]["digest"]
     assert digest in pypdf.PdfReader(here / "gains.pdf").pages[0].extract_text().replace("\n", "")
     assert len(pl.read_parquet(here / "transactions.parquet")) > 20
@@ -57,8 +57,8 @@ def test_beancount_accepts_the_ledger_and_holds_what_the_wallet_holds(run: Run, 
         entries, errors, _ = loader.load_string(ran.out)
         assert errors == []
         asserted = [text(each.amount.number or Decimal()) for each in entries if isinstance(each, data.Balance)]
-        held = csv.DictReader(io.StringIO(run("export", "holdings", wallets[name]).out))
-        balances = [row["balance"] for row in held if row["protocol"] == "wallet"]
+        holdings = csv.DictReader(io.StringIO(run("export", "holdings", wallets[name]).out))
+        balances = [row["balance"] for row in holdings if row["protocol"] == "wallet"]
         assert len(balances) > 2
         assert not Counter(balances) - Counter(asserted)  # collectibles are asserted too
 
@@ -80,7 +80,7 @@ def test_hledger_accepts_the_journal_of_each_wallet(run: Run, wallets: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("arguments", "complaint"),
     [
         (("holdings", "--format", "koinly"), "koinly has no holdings"),
         (("gains", "--format", "beancount"), "beancount has no gains"),
@@ -95,9 +95,11 @@ def test_hledger_accepts_the_journal_of_each_wallet(run: Run, wallets: dict[str,
         (("holdings", "-o", "missing/x.csv"), "output: there is no folder missing"),
     ],
 )
-def test_what_does_not_fit_is_refused(run: Run, here: Path, dead: str, words: tuple[str, ...], complaint: str) -> None:
+def test_what_does_not_fit_is_refused(
+    run: Run, here: Path, dead: str, arguments: tuple[str, ...], complaint: str
+) -> None:
     configure(here, dead)
-    ran = run("export", words[0], ALICE, *words[1:])
+    ran = run("export", arguments[0], ALICE, *arguments[1:])
     assert ran.code == 2
     assert complaint in ran.err
 

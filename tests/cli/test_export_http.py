@@ -1,4 +1,4 @@
-"""`/v1/export` over a real index: the bytes of `chainfolio export`, and statements that a reader opens."""
+"""`/v1/export` over a real index gives the bytes of `chainfolio export`, and readable statements."""
 
 from __future__ import annotations
 

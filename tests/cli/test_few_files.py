@@ -1,4 +1,4 @@
-"""A process that may open few files: it takes what it may have, and else names the limit and the cure."""
+"""A process with a low limit of open files raises it, or names the limit and the fix."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def limited(here: Path, flags: str, *words: str) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.slow("other numbers below the same limit", fast=["8", "31"])
-@pytest.mark.parametrize("most", [8, 12, 16, 20, 28, 31])
-def test_a_process_that_may_open_next_to_nothing_says_so_and_how_to_allow_more(here: Path, most: int) -> None:
-    ran = limited(here, f"-n {most}", *COMMAND, "status", "--json")
+@pytest.mark.parametrize("limit", [8, 12, 16, 20, 28, 31])
+def test_a_process_that_may_open_next_to_nothing_says_so_and_how_to_allow_more(here: Path, limit: int) -> None:
+    ran = limited(here, f"-n {limit}", *COMMAND, "status", "--json")
     assert ran.returncode == 5, ran.stderr
     error = json.loads(ran.stdout)["error"]
     assert error["kind"] == "TooManyFiles"

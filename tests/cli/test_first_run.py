@@ -1,4 +1,4 @@
-"""The server part of the page *Start*: who may use it, what it reports of a real node, and what it writes."""
+"""The server part of the page *Start*: permissions, reports about a real node, and written files."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Face:
     logs: list[Any] = field(default_factory=list)
 
     async def post(self, name: str, body: object, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        sent = {HEADER: "1", "Cookie": self.cookie} if headers is None else headers
-        async with self.client.post(f"{self.url}/dashboard/start/{name}", json=body, headers=sent) as answer:
+        request_headers = {HEADER: "1", "Cookie": self.cookie} if headers is None else headers
+        async with self.client.post(f"{self.url}/dashboard/start/{name}", json=body, headers=request_headers) as answer:
             return answer.status, await answer.json()
 
     async def done(self, name: str, **body: object) -> Any:
@@ -68,8 +68,8 @@ class Face:
         return document
 
     async def start(self, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        sent = {HEADER: "1", "Cookie": self.cookie} if headers is None else headers
-        async with self.client.get(f"{self.url}/dashboard/start", headers=sent) as answer:
+        request_headers = {HEADER: "1", "Cookie": self.cookie} if headers is None else headers
+        async with self.client.get(f"{self.url}/dashboard/start", headers=request_headers) as answer:
             return answer.status, await answer.json()
 
 
@@ -97,7 +97,7 @@ async def served(folder: Path, file: Path | None, port: int = 0) -> AsyncIterato
 
 @pytest.fixture
 async def face(here: Path) -> AsyncIterator[Face]:
-    """A server of an empty folder, in a task of its own: its lifespan ends in the task where it began."""
+    """Serve an empty folder in a separate task, because its lifespan must end in the task that began it."""
     started: asyncio.Future[Face] = asyncio.get_running_loop().create_future()
     end = asyncio.Event()
 
@@ -152,19 +152,19 @@ async def test_an_empty_folder_becomes_a_server_of_a_chain(face: Face, node: Loc
 
 async def test_only_the_session_of_the_link_may_add_chains(face: Face, node: LocalNode, here: Path) -> None:
     state = open_state(msgspec.structs.replace(Settings(), data=str(here / "data")))
-    _, other = state.create_account("somebody", "PRO", 1000, ("portfolio", "enterprise"))
-    _, own = state.create_key(owner_account(state).id, "a key")
+    _, other_key = state.create_account("somebody", "PRO", 1000, ("portfolio", "enterprise"))
+    _, owner_key = state.create_key(owner_account(state).id, "a key")
     state.close()
-    sessions = [await log_in(face.client, face.url, {"key": key}) for key in (other, own)]
-    refused: list[tuple[dict[str, str], int]] = [
+    sessions = [await log_in(face.client, face.url, {"key": key}) for key in (other_key, owner_key)]
+    refusals: list[tuple[dict[str, str], int]] = [
         ({}, 401),
         ({"Cookie": face.cookie}, 401),  # what a form of another site could send
         ({"Cookie": face.cookie, HEADER: "1", "Sec-Fetch-Site": "same-site"}, 401),
-        ({"Authorization": f"Bearer {own}"}, 403),
-        ({"Authorization": f"Bearer {other}"}, 403),
+        ({"Authorization": f"Bearer {owner_key}"}, 403),
+        ({"Authorization": f"Bearer {other_key}"}, 403),
         *(({"Cookie": session, HEADER: "1"}, 403) for session in sessions),
     ]
-    for headers, status in refused:
+    for headers, status in refusals:
         for name in POSTS:
             assert (await face.post(name, {"rpc": node.url}, headers))[0] == status, (name, headers)
         if status == 403:
@@ -234,21 +234,21 @@ Reply = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 @asynccontextmanager
 async def endpoint(reply: Reply) -> AsyncIterator[tuple[str, asyncio.Event, asyncio.Event]]:
-    """An endpoint of a URL with a key; events of a request that came, and of one that is answered or has left."""
-    came, left = asyncio.Event(), asyncio.Event()
+    """Yield the URL of an endpoint, with a key, and events of an arrived and of an ended request."""
+    arrived, departed = asyncio.Event(), asyncio.Event()
 
     async def answer(request: web.BaseRequest) -> web.Response:
-        came.set()
+        arrived.set()
         try:
             return await reply(request)
         finally:
-            left.set()
+            departed.set()
 
     runner = web.ServerRunner(web.Server(answer, handler_cancellation=True), shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v2/{SECRET}", came, left
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v2/{SECRET}", arrived, departed
     finally:
         await runner.cleanup()
 
@@ -269,12 +269,12 @@ def pruned(node: LocalNode, client: ClientSession) -> Reply:
         return {"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32000, "message": "missing trie node"}}
 
     async def reply(request: web.BaseRequest) -> web.Response:
-        asked = await request.json()
-        async with client.post(node.url, json=asked) as answer:
+        calls = await request.json()
+        async with client.post(node.url, json=calls) as answer:
             replies = await answer.json()
-        if isinstance(asked, list):
-            return web.json_response([refusal(call) or each for call, each in zip(asked, replies, strict=True)])
-        return web.json_response(refusal(asked) or replies)
+        if isinstance(calls, list):
+            return web.json_response([refusal(call) or each for call, each in zip(calls, replies, strict=True)])
+        return web.json_response(refusal(calls) or replies)
 
     return reply
 
@@ -289,34 +289,34 @@ async def test_a_refusing_endpoint_is_reported_without_its_key(
 
     async with endpoint(refuse) as (url, *_):
         report = await face.done("check", rpc=url, addresses=[ALICE])
-        shown = [
+        answers = [
             report,
             *[
-                await face.post(name, {"rpc": url, **more})
-                for name, more in (("portfolio", {"addresses": [ALICE]}), ("preview", {}), ("keep", {"seen": ""}))
+                await face.post(name, {"rpc": url, **fields})
+                for name, fields in (("portfolio", {"addresses": [ALICE]}), ("preview", {}), ("keep", {"seen": ""}))
             ],
         ]
     assert report["problem"]
     assert report["remedy"]
-    assert SECRET not in json.dumps(shown, default=str)
+    assert SECRET not in json.dumps(answers, default=str)
     assert SECRET not in str(face.logs) + caplog.text
 
 
 async def test_a_hanging_endpoint_is_given_up(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_run, "CHECK_S", 0.2)
-    async with endpoint(silence) as (url, _, left):
+    async with endpoint(silence) as (url, _, departed):
         report = await face.done("check", rpc=url)
-        await left.wait()
+        await departed.wait()
     assert "no complete answer within" in report["problem"]
     assert report["remedy"]
 
 
 async def test_a_check_that_the_user_stops_leaves_the_endpoint(face: Face) -> None:
-    async with endpoint(silence) as (url, came, left):
+    async with endpoint(silence) as (url, arrived, departed):
         check = asyncio.create_task(face.done("check", rpc=url))
-        await came.wait()
+        await arrived.wait()
         check.cancel()
-        await left.wait()
+        await departed.wait()
 
 
 async def test_an_endpoint_without_an_archive_says_so(face: Face, node: LocalNode) -> None:
@@ -355,9 +355,9 @@ async def test_a_chain_is_added_below_what_the_file_has(here: Path, node: LocalN
         assert SECRET not in json.dumps(await face.done("keep", rpc=f"{node.url}/?{SECRET}", seen=preview["seen"]))
     assert file.read_text().startswith(before)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    kept = load(file, {})
-    assert kept.server == Server(cache_s=5)
-    assert [kept.chains[key].endpoints[0].endswith(SECRET) for key in ("ethereum", "local")] == [True, True]
+    settings = load(file, {})
+    assert settings.server == Server(cache_s=5)
+    assert [settings.chains[key].endpoints[0].endswith(SECRET) for key in ("ethereum", "local")] == [True, True]
     async with served(here, file) as face:
         status, document = await face.post("preview", {"rpc": node.url})
         assert (status, "local is configured already" in document["message"]) == (409, True)
@@ -390,7 +390,7 @@ async def test_a_file_that_cannot_be_added_to_stays_as_it_is(
     if fault != "created":
         file.write_text(text)
     async with served(here, file) as face:
-        seen = (await face.done("preview", rpc=node.url))["seen"]
+        preview = (await face.done("preview", rpc=node.url))["seen"]
         if fault in ("changed", "created"):
             file.write_text(text := "# other\n")
         elif fault.startswith("read-only"):
@@ -401,7 +401,7 @@ async def test_a_file_that_cannot_be_added_to_stays_as_it_is(
                 raise OSError(28, "No space left on device")
 
             monkeypatch.setattr(os, "fsync", full)
-        status, document = await face.post("keep", {"rpc": node.url, "seen": seen})
+        status, document = await face.post("keep", {"rpc": node.url, "seen": preview})
         os.chmod(here, 0o755)
         monkeypatch.undo()
         assert (status, bool(document["message"])) == (409, True)

@@ -1,4 +1,4 @@
-"""Every command explains itself: examples, versions, suggestions, completion; and what it prints fits a terminal."""
+"""Help of every command: examples, versions, suggestions, completion; output fits the terminal."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def leaves(of: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[str]:
     """Every command that runs, verbs included."""
     below = commands_of(of)
-    for name, made in below.items():
-        yield from leaves(made, (*path, name))
+    for name, subparser in below.items():
+        yield from leaves(subparser, (*path, name))
     if not below:
         yield " ".join(path)
 
@@ -42,11 +42,11 @@ def test_every_command_has_examples_that_can_be_meant(run: Run) -> None:
     assert sorted(EXAMPLES) == sorted(leaves(top))
     for command, examples in EXAMPLES.items():
         assert examples, command
-        shown = run(*command.split(), "--help").out
+        help_text = run(*command.split(), "--help").out
         for example in examples:
-            assert f"  chainfolio {command} {example}".rstrip() in shown
-            words = shlex.split(re.split(r" ?[<>] ", f"{command} {example} ")[0])
-            assert callable(top.parse_args(words).run), example
+            assert f"  chainfolio {command} {example}".rstrip() in help_text
+            arguments = shlex.split(re.split(r" ?[<>] ", f"{command} {example} ")[0])
+            assert callable(top.parse_args(arguments).run), example
 
 
 def test_there_is_one_version(run: Run) -> None:
@@ -58,7 +58,7 @@ def test_there_is_one_version(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"),
+    ("arguments", "meant"),
     [
         (("portfolo", "0x1"), "portfolio"),
         (("account", "creat"), "create"),
@@ -67,8 +67,10 @@ def test_there_is_one_version(run: Run) -> None:
         (("key", "list", "--acount", "x", "--account", "y"), "--account"),
     ],
 )
-def test_a_word_that_is_mistyped_is_told_with_what_was_likely_meant(run: Run, words: tuple[str], meant: str) -> None:
-    ran = run(*words)
+def test_a_word_that_is_mistyped_is_told_with_what_was_likely_meant(
+    run: Run, arguments: tuple[str], meant: str
+) -> None:
+    ran = run(*arguments)
     assert ran.code == 2
     assert f"did you mean {meant}?" in ran.err
 
@@ -92,12 +94,12 @@ def test_the_tab_key_completes_commands_verbs_and_options(run: Run, here: Path) 
     (here / "completion").write_text(run("completion", "bash").out)
 
     def completed(*words: str) -> set[str]:
-        line = " ".join(shlex.quote(word) for word in ("chainfolio", *words))
+        line = " ".join(shlex.quote(argument) for argument in ("chainfolio", *words))
         compressed = f"COMP_WORDS=({line}); COMP_CWORD={len(words)}; COMP_LINE='{line}'; COMP_POINT={len(line)}"
         ask = f"source ./completion; {compressed}; $(complete -p chainfolio | grep -oE '_shtab[a-z_]+')"
         ask += "; printf '%s\\n' \"${COMPREPLY[@]}\""
-        told = subprocess.run(["bash", "-c", ask], cwd=here, capture_output=True, text=True, check=True)
-        return {word.strip() for word in told.stdout.splitlines()}
+        completion = subprocess.run(["bash", "-c", ask], cwd=here, capture_output=True, text=True, check=True)
+        return {argument.strip() for argument in completion.stdout.splitlines()}
 
     assert completed("port") == {"portfolio"}
     assert {"create", "credit"} <= completed("account", "cr")
@@ -110,9 +112,9 @@ def test_the_tab_key_completes_commands_verbs_and_options(run: Run, here: Path) 
 
 def test_init_writes_a_settings_file_that_is_read_and_none_over_another(run: Run, here: Path) -> None:
     assert run("init", "--chain", "base", "--rpc", "http://127.0.0.1:1").code == 0
-    given = load(here / "chainfolio.toml", {})
-    assert given.chains["base"].endpoints == ["http://127.0.0.1:1"]
-    assert given.server == Settings().server
+    settings = load(here / "chainfolio.toml", {})
+    assert settings.chains["base"].endpoints == ["http://127.0.0.1:1"]
+    assert settings.server == Settings().server
     before = (here / "chainfolio.toml").read_text()
     assert run("init").code == 2
     assert (here / "chainfolio.toml").read_text() == before
@@ -132,9 +134,9 @@ def test_a_table_fits_the_terminal_and_splits_neither_words_nor_numbers(
     monkeypatch.setenv("COLUMNS", columns)
     for rows in ([WIDE], [WIDE, ("0x1", "-1", "")], [("a", "1", "b")], []):
         show_table("t", [("address", ""), ("amount", "right"), ("note", "")], rows)
-        told = capsys.readouterr().out
-        assert all(cell in told or set(cell.split()) <= set(told.split()) for row in rows for cell in row)
-        assert max(map(len, told.splitlines())) <= int(columns)
+        output = capsys.readouterr().out
+        assert all(cell in output or set(cell.split()) <= set(output.split()) for row in rows for cell in row)
+        assert max(map(len, output.splitlines())) <= int(columns)
 
 
 @pytest.mark.parametrize("width", ["200", "12"], ids=["as a table", "as lines"])
@@ -143,10 +145,10 @@ def test_no_cell_steers_the_terminal_or_hides_what_stands_beside_it(
 ) -> None:
     monkeypatch.setenv("COLUMNS", width)
     show_table("", [("asset", ""), ("amount", "right")], [("\x1b[2JUS\u202eCD\u200b\x07S", "1\x9b31m\n2")])
-    shown = capsys.readouterr().out
-    assert "[2JUSCDS" in shown, "letters stay"
-    assert "131m" in shown
-    assert not {"\x1b", "\x9b", "\x07", "\u202e", "\u200b"} & set(shown)
+    output = capsys.readouterr().out
+    assert "[2JUSCDS" in output, "letters stay"
+    assert "131m" in output
+    assert not {"\x1b", "\x9b", "\x07", "\u202e", "\u200b"} & set(output)
 
 
 def test_a_column_without_a_word_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,8 +168,8 @@ def test_a_text_that_a_spreadsheet_would_run_is_plain_text_and_numbers_stay_exac
     hostile = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1", '=HYPERLINK("http://x","y")']
     numbers: list[object] = ["-12.5", "0." + "0" * 17 + "1", "9" * 77, -3, 10**30, None]
     show_csv(["text"], [[each] for each in (*hostile, *numbers)])
-    shown = [row[0] for row in csv.reader(io.StringIO(capsys.readouterr().out, newline=""))][1:]
-    assert shown == [f"'{each}".replace("\r", " ") for each in hostile] + [
+    cells = [row[0] for row in csv.reader(io.StringIO(capsys.readouterr().out, newline=""))][1:]
+    assert cells == [f"'{each}".replace("\r", " ") for each in hostile] + [
         "" if each is None else str(each) for each in numbers
     ]
 
@@ -200,11 +202,11 @@ def test_the_demo_names_commands_as_the_users_shell_finds_them(here: Path, monke
     for folder in folders:
         folder.mkdir()
         (folder / "chainfolio").touch(0o755)
-    ours = str(folders[0] / "chainfolio")
+    command = str(folders[0] / "chainfolio")
     monkeypatch.setenv("PATH", "")
-    assert as_called(ours) == "'my venv/chainfolio'"
+    assert as_called(command) == "'my venv/chainfolio'"
     assert as_called("-c") == "chainfolio"
     monkeypatch.setenv("PATH", str(folders[1]))
-    assert as_called(ours) == "'my venv/chainfolio'"
+    assert as_called(command) == "'my venv/chainfolio'"
     monkeypatch.setenv("PATH", str(folders[0]))
-    assert as_called(ours) == "chainfolio"
+    assert as_called(command) == "chainfolio"

@@ -30,7 +30,7 @@ TOP = 10**6
 
 @pytest.fixture(scope="module")
 def past() -> Iterator[tuple[LocalNode, str]]:
-    """A week of a chain with prices of Ether, and whoever is paid one every day."""
+    """Yield a node with a week of blocks, and a wallet that is paid one Ether every day."""
     with LocalNode(timestamp=midnight_us(FIRST) // TOP - 80_000) as node:
         alice, wallet = deploy(node).accounts["alice"], "0x" + "77" * 20
         for day in DAYS:
@@ -42,7 +42,7 @@ def past() -> Iterator[tuple[LocalNode, str]]:
 
 
 @pytest.fixture
-def asked(past: tuple[LocalNode, str]) -> list[str]:
+def history_command(past: tuple[LocalNode, str]) -> list[str]:
     """The command for that week; one Ether is 2,000 USD."""
     node, wallet = past
     return ["history", wallet, "--rpc", node.url, "--from", str(FIRST), "--to", str(DAYS[-1])]
@@ -55,38 +55,38 @@ def priced(here: Path) -> None:
 
 def values(ran: Any) -> dict[str, str | None]:
     assert ran.code == 0, ran
-    (found,) = ran.json
-    return {each["day"]: each["value"] for each in found["days"]}
+    (history,) = ran.json
+    return {each["day"]: each["value"] for each in history["days"]}
 
 
-def test_every_day_is_worth_what_was_there_as_it_began(run: Run, asked: list[str]) -> None:
-    found = values(run(*asked, "--json"))
-    assert found == {str(day): str((2 * at + 1) * 2000) for at, day in enumerate(DAYS)}
-    assert "2024-02-29" in found
+def test_every_day_is_worth_what_was_there_as_it_began(run: Run, history_command: list[str]) -> None:
+    day_values = values(run(*history_command, "--json"))
+    assert day_values == {str(day): str((2 * at + 1) * 2000) for at, day in enumerate(DAYS)}
+    assert "2024-02-29" in day_values
 
 
 def test_the_prices_of_final_blocks_that_a_command_used_are_in_the_lake_when_it_has_ended(
-    run: Run, asked: list[str]
+    run: Run, history_command: list[str]
 ) -> None:
-    assert run(*asked, "--json").code == 0
-    (found,) = run("sql", "SELECT count(*) AS days, min(usd) AS usd, max(source) AS source FROM prices", "--json").json
-    assert found == {"days": len(DAYS), "usd": "2000", "source": "fixed"}
+    assert run(*history_command, "--json").code == 0
+    (totals,) = run("sql", "SELECT count(*) AS days, min(usd) AS usd, max(source) AS source FROM prices", "--json").json
+    assert totals == {"days": len(DAYS), "usd": "2000", "source": "fixed"}
     tail = Tail(Path("data") / "tail.db", reader=True)
     assert not tail.has_prices("local")
     tail.close()
 
 
-def test_a_second_run_asks_the_node_for_nothing_of_the_past(run: Run, asked: list[str]) -> None:
-    first = run(*asked, "--json", "--explain")
-    again = run(*asked, "--json", "--explain")
-    assert again.json == first.json
+def test_a_second_run_asks_the_node_for_nothing_of_the_past(run: Run, history_command: list[str]) -> None:
+    first = run(*history_command, "--json", "--explain")
+    second = run(*history_command, "--json", "--explain")
+    assert second.json == first.json
     assert "eth_call" in first.err
-    assert "eth_call" not in again.err
-    assert "eth_getBlockByNumber" not in again.err
+    assert "eth_call" not in second.err
+    assert "eth_getBlockByNumber" not in second.err
 
 
-def test_the_chart_has_a_line_and_its_days(run: Run, asked: list[str]) -> None:
-    ran = run(*asked, "--plot")
+def test_the_chart_has_a_line_and_its_days(run: Run, history_command: list[str]) -> None:
+    ran = run(*history_command, "--plot")
     assert ran.code == 0
     assert any("⠀" < char <= "⣿" for char in ran.out)
     assert "26,000.00" in ran.out
@@ -95,19 +95,19 @@ def test_the_chart_has_a_line_and_its_days(run: Run, asked: list[str]) -> None:
     assert "not known" not in ran.out
 
 
-def test_days_before_the_chain_are_gaps_and_not_zero(run: Run, asked: list[str]) -> None:
-    asked[asked.index("--from") + 1] = str(FIRST - timedelta(days=3))
-    found = values(run(*asked, "--json"))
+def test_days_before_the_chain_are_gaps_and_not_zero(run: Run, history_command: list[str]) -> None:
+    history_command[history_command.index("--from") + 1] = str(FIRST - timedelta(days=3))
+    day_values = values(run(*history_command, "--json"))
     early = [str(FIRST - timedelta(days=count)) for count in (3, 2, 1)]
-    assert [found[day] for day in early] == [None] * 3
-    shown = run(*asked, "--plot").out
-    assert f"not known: {early[0]} to {early[2]}" in shown
-    assert "3 values absent: no chain had begun" in shown
+    assert [day_values[day] for day in early] == [None] * 3
+    output = run(*history_command, "--plot").out
+    assert f"not known: {early[0]} to {early[2]}" in output
+    assert "3 values absent: no chain had begun" in output
 
 
-def test_files_hold_the_exact_values(run: Run, asked: list[str]) -> None:
-    expected = values(run(*asked, "--json"))
-    ran = run(*asked, "-o", "a.csv", "-o", "a.parquet", "-o", "a.svg", "-o", "b.svg", "-o", "a.png")
+def test_files_hold_the_exact_values(run: Run, history_command: list[str]) -> None:
+    expected = values(run(*history_command, "--json"))
+    ran = run(*history_command, "-o", "a.csv", "-o", "a.parquet", "-o", "a.svg", "-o", "b.svg", "-o", "a.png")
     assert ran.code == 0, ran.err
     rows = list(csv.DictReader(io.StringIO(Path("a.csv").read_text())))
     assert {row["day"]: row["value"] for row in rows} == expected
@@ -119,12 +119,12 @@ def test_files_hold_the_exact_values(run: Run, asked: list[str]) -> None:
     assert "0x777777" in Path("a.svg").read_text()
 
 
-def test_weeks_and_months_are_fewer_days(run: Run, asked: list[str]) -> None:
-    assert list(values(run(*asked, "--json", "--interval", "week"))) == ["2024-02-27", "2024-03-05"][:1]
+def test_weeks_and_months_are_fewer_days(run: Run, history_command: list[str]) -> None:
+    assert list(values(run(*history_command, "--json", "--interval", "week"))) == ["2024-02-27", "2024-03-05"][:1]
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (["--from", "2024-02-30"], "is not a day"),
         (["--from", "2023-02-29"], "is not a day"),
@@ -136,11 +136,11 @@ def test_weeks_and_months_are_fewer_days(run: Run, asked: list[str]) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_asked(
-    run: Run, past: tuple[LocalNode, str], options: list[str], words: str
+    run: Run, past: tuple[LocalNode, str], options: list[str], message: str
 ) -> None:
     ran = run("history", past[1], "--rpc", past[0].url, *options)
     assert ran.code == 2
-    assert words in ran.err
+    assert message in ran.err
 
 
 def test_a_picture_names_a_few_days_and_those_that_are_not_known() -> None:
@@ -169,15 +169,15 @@ def test_a_day_that_is_known_between_two_that_are_not_is_seen_in_a_picture(here:
 
 
 def test_without_the_library_a_picture_is_refused_with_the_remedy(
-    run: Run, asked: list[str], monkeypatch: pytest.MonkeyPatch
+    run: Run, history_command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    ran = run(*asked, "-o", "a.png")
+    ran = run(*history_command, "-o", "a.png")
     assert ran.code == 7
     assert 'pip install "chainfolio[plot]"' in ran.err
 
 
-def test_a_run_says_how_far_it_is_and_what_is_probably_left(run: Run, asked: list[str]) -> None:
+def test_a_run_says_how_far_it_is_and_what_is_probably_left(run: Run, history_command: list[str]) -> None:
     from chainfolio.cli.history import _Progress
 
     progress = _Progress(Environment().clock, [], 10, quiet=True)
@@ -186,20 +186,22 @@ def test_a_run_says_how_far_it_is_and_what_is_probably_left(run: Run, asked: lis
 
 
 def test_a_coin_without_a_price_makes_the_value_unknown_and_not_zero(
-    run: Run, asked: list[str], past: tuple[LocalNode, str]
+    run: Run, history_command: list[str], past: tuple[LocalNode, str]
 ) -> None:
     Path("chainfolio.toml").write_text("")
-    first, again = run(*asked, "--json"), run(*asked, "--json")
-    assert first.json == again.json
+    first, second = run(*history_command, "--json"), run(*history_command, "--json")
+    assert first.json == second.json
     (account,) = first.json
     for at, day in enumerate(account["days"]):
         (part,) = day["chains"]
         assert (day["value"], day["completeness"], part["value"], part["completeness"]) == (None, "unpriced") * 2
         assert f"no source has a price of {2 * at + 1} eth at block {part['block']}" in day["reason"]
-    shown = run(*asked)
-    assert "0.00" not in shown.out
-    assert shown.out.count("unpriced") == 2 * len(DAYS) - 2  # a row a day, and 5 of 7 reasons
-    assert f"not known: {DAYS[0]} to {DAYS[-1]}" in run(*asked, "--plot").out
-    nobody = [*asked]
-    nobody[1] = "0x" + "78" * 20
-    assert set(values(run(*nobody, "--json")).values()) == {"0"}, "who holds nothing has nothing, whatever it costs"
+    output = run(*history_command)
+    assert "0.00" not in output.out
+    assert output.out.count("unpriced") == 2 * len(DAYS) - 2  # a row a day, and 5 of 7 reasons
+    assert f"not known: {DAYS[0]} to {DAYS[-1]}" in run(*history_command, "--plot").out
+    empty_account_command = [*history_command]
+    empty_account_command[1] = "0x" + "78" * 20
+    assert set(values(run(*empty_account_command, "--json")).values()) == {"0"}, (
+        "who holds nothing has nothing, whatever it costs"
+    )

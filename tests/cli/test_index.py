@@ -1,4 +1,4 @@
-"""What `chainfolio index` counts and says, and that what it leaves behind can be asked."""
+"""Counts and messages of `chainfolio index`, and queries of its rows."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def test_status_says_what_is_indexed_what_is_missing_and_the_disk_used(run: Run,
     assert run("index", "local", "--to", "30", "--datasets", "blocks,transfers").code == 0
     (chain,) = run("status", "--json").json["chains"]
     assert (chain["head"], chain["final"], chain["newest"]) == (BLOCKS, FINAL, 30)
-    found = {each["dataset"]: each for each in chain["datasets"]}
-    assert (found["transfers"]["indexed"], found["transfers"]["missing"]) == ([[0, 30]], [[31, FINAL]])
-    assert (found["native"]["blocks"], found["native"]["missingBlocks"]) == (0, FINAL + 1)
+    datasets = {each["dataset"]: each for each in chain["datasets"]}
+    assert (datasets["transfers"]["indexed"], datasets["transfers"]["missing"]) == ([[0, 30]], [[31, FINAL]])
+    assert (datasets["native"]["blocks"], datasets["native"]["missingBlocks"]) == (0, FINAL + 1)
     assert f"31-{FINAL}" in run("status").out
     assert run("index", "local").code == 0
     report = run("status", "--json").json

@@ -91,8 +91,10 @@ def test_two_servers_on_one_state_run_their_jobs_and_alerts_and_end_in_order(run
         end_s = time.monotonic() + 60
         while min(map(len, runs.values())) < 2 and time.monotonic() < end_s:
             time.sleep(0.5)
-            shown = subprocess.run([*command, "jobs", "--config", str(file), "--json"], capture_output=True, check=True)
-            for each in json.loads(shown.stdout):
+            listing = subprocess.run(
+                [*command, "jobs", "--config", str(file), "--json"], capture_output=True, check=True
+            )
+            for each in json.loads(listing.stdout):
                 if each["name"] in runs and each["result"] == "ok":
                     runs[each["name"]].add(each["endedAt"])
             if runs["prices"] and not rule:

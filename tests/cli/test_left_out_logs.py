@@ -19,21 +19,23 @@ REMARKS = ("issues", "completeness", "lastUpdated", "updatedAt", "requests")
 TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
 
-def transfers(chain: Newcomer, place: int) -> dict[LogId, bool]:
+def transfers(chain: Newcomer, topic_index: int) -> dict[LogId, bool]:
     """The ERC-20 transfers that name the wallet in a topic; True for those in transactions that it sent."""
     topic = "0x" + chain.wallet[2:].rjust(64, "0")
-    paid = [log for log in chain.logs if log["topics"][0] == TRANSFER and len(log["topics"]) == 3]
-    mine = [log for log in paid if log["topics"][place] == topic]
-    senders = {log_id(log): chain.node.rpc("eth_getTransactionByHash", log["transactionHash"])["from"] for log in mine}
-    return {place: sender == chain.wallet for place, sender in senders.items()}
+    transfer_logs = [log for log in chain.logs if log["topics"][0] == TRANSFER and len(log["topics"]) == 3]
+    wallet_logs = [log for log in transfer_logs if log["topics"][topic_index] == topic]
+    senders = {
+        log_id(log): chain.node.rpc("eth_getTransactionByHash", log["transactionHash"])["from"] for log in wallet_logs
+    }
+    return {log: sender == chain.wallet for log, sender in senders.items()}
 
 
 def own_transfer(chain: Newcomer) -> frozenset[LogId]:
-    return frozenset([[place for place, is_own in transfers(chain, 1).items() if is_own][-1]])
+    return frozenset([[log for log, is_own in transfers(chain, 1).items() if is_own][-1]])
 
 
 def transfer_to_the_wallet(chain: Newcomer) -> frozenset[LogId]:
-    return frozenset([[place for place, is_own in transfers(chain, 2).items() if not is_own][-1]])
+    return frozenset([[log for log, is_own in transfers(chain, 2).items() if not is_own][-1]])
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +50,10 @@ def answers_of_all_logs(complete: dict[str, Any], run: Run, rent: Rent, chain: N
     return complete
 
 
-def watched(run: Run, rent: Rent, chain: Newcomer, left_out: frozenset[LogId], more: str = "") -> dict[str, Any]:
-    """Watch the wallet anew at an endpoint that leaves out logs; the commands' answers without their remarks."""
+def watched(run: Run, rent: Rent, chain: Newcomer, left_out: frozenset[LogId], extra: str = "") -> dict[str, Any]:
+    """Watch the wallet again at an endpoint that omits logs; return the answers without remarks."""
     shutil.rmtree("data", ignore_errors=True)
-    rent(left_out=left_out, more=more, **CALM)
+    rent(left_out=left_out, more=extra, **CALM)
     ran = run("watch", chain.wallet, "--json")
     assert ran.code == 0, ran.out + ran.err
     commands = {
@@ -61,8 +63,8 @@ def watched(run: Run, rent: Rent, chain: Newcomer, left_out: frozenset[LogId], m
         "history": (),
         "reconcile": (),
     }
-    found = {name: run(name, chain.wallet, *options, "--json").json for name, options in commands.items()}
-    return {name: without_remarks(document) for name, document in found.items()}
+    documents = {name: run(name, chain.wallet, *options, "--json").json for name, options in commands.items()}
+    return {name: without_remarks(document) for name, document in documents.items()}
 
 
 def without_remarks(document: Any) -> Any:
@@ -76,18 +78,18 @@ def without_remarks(document: Any) -> Any:
 def test_a_log_of_an_own_transaction_that_the_endpoint_leaves_out_is_in_every_answer_and_named(
     run: Run, rent: Rent, newcomer_chain: Newcomer, complete: dict[str, Any], kind: str
 ) -> None:
-    lost = newcomer_chain.one_approval() if kind == "approval" else own_transfer(newcomer_chain)
-    ((tx_hash, number),) = lost
-    whole = answers_of_all_logs(complete, run, rent, newcomer_chain)
-    assert watched(run, rent, newcomer_chain, lost) == whole
-    assert len(whole["transactions"]["transactions"]) > 100
-    assert whole["approvals"]["approvals"]
-    told = f"left out log {number} of transaction {tx_hash}"
+    left_out = newcomer_chain.one_approval() if kind == "approval" else own_transfer(newcomer_chain)
+    ((tx_hash, number),) = left_out
+    complete_answers = answers_of_all_logs(complete, run, rent, newcomer_chain)
+    assert watched(run, rent, newcomer_chain, left_out) == complete_answers
+    assert len(complete_answers["transactions"]["transactions"]) > 100
+    assert complete_answers["approvals"]["approvals"]
+    reason = f"left out log {number} of transaction {tx_hash}"
     page = run("transactions", newcomer_chain.wallet, "--json").json
     assert page["completeness"] == "partial"
-    assert [issue for issue in page["issues"] if told in issue["reason"]]
+    assert [issue for issue in page["issues"] if reason in issue["reason"]]
     (chain,) = run("status", "--json").json["chains"]
-    assert [each for each in chain["accounts"][0]["unexplained"] if told in each["reason"]]
+    assert [each for each in chain["accounts"][0]["unexplained"] if reason in each["reason"]]
     (endpoint,) = run("doctor", "--json").json["endpoints"]
     assert (endpoint["ok"], endpoint["leavesOutLogs"]) == (True, True)
     assert endpoint["problem"].startswith("left out logs of accounts")
@@ -97,8 +99,8 @@ def test_a_watch_that_ends_between_logs_and_transactions_loses_no_log(
     run: Run, rent: Rent, newcomer_chain: Newcomer, complete: dict[str, Any]
 ) -> None:
     """The process that reads the receipts does not remember which logs were given."""
-    lost = newcomer_chain.one_approval()
-    rent(left_out=lost, **CALM)
+    left_out = newcomer_chain.one_approval()
+    rent(left_out=left_out, **CALM)
     ran = run("watch", newcomer_chain.wallet, "--max-requests", "40", "--json")
     assert ran.code != 0
     (chain,) = run("status", "--json").json["chains"]
@@ -113,9 +115,9 @@ def test_a_watch_that_ends_between_logs_and_transactions_loses_no_log(
 def test_one_log_of_500_is_left_out_and_no_answer_lacks_it(
     run: Run, rent: Rent, newcomer_chain: Newcomer, complete: dict[str, Any]
 ) -> None:
-    whole = answers_of_all_logs(complete, run, rent, newcomer_chain)
-    assert whole["reconcile"][0]["differences"] == []
-    assert watched(run, rent, newcomer_chain, newcomer_chain.one_log_of()) == whole
+    complete_answers = answers_of_all_logs(complete, run, rent, newcomer_chain)
+    assert complete_answers["reconcile"][0]["differences"] == []
+    assert watched(run, rent, newcomer_chain, newcomer_chain.one_log_of()) == complete_answers
 
 
 @pytest.mark.slow("watches a long history twice")
@@ -123,10 +125,10 @@ def test_a_payment_by_others_that_is_left_out_is_named_by_reconcile_and_found_by
     run: Run, rent: Rent, newcomer_chain: Newcomer, complete: dict[str, Any]
 ) -> None:
     """No receipt of a transaction of the wallet holds it."""
-    lost = transfer_to_the_wallet(newcomer_chain)
-    ((tx_hash, number),) = lost
-    found = watched(run, rent, newcomer_chain, lost)["reconcile"][0]["differences"]
-    told = f"the node left out log {number} of transaction {tx_hash} when the block was indexed"
-    assert {(each["cause"], each["reason"].partition(":")[0]) for each in found} == {("missing_row", told)}
-    whole = answers_of_all_logs(complete, run, rent, newcomer_chain)
-    assert watched(run, rent, newcomer_chain, lost, 'integrity = "roots"\nsample = 1') == whole
+    left_out = transfer_to_the_wallet(newcomer_chain)
+    ((tx_hash, number),) = left_out
+    differences = watched(run, rent, newcomer_chain, left_out)["reconcile"][0]["differences"]
+    reason = f"the node left out log {number} of transaction {tx_hash} when the block was indexed"
+    assert {(each["cause"], each["reason"].partition(":")[0]) for each in differences} == {("missing_row", reason)}
+    complete_answers = answers_of_all_logs(complete, run, rent, newcomer_chain)
+    assert watched(run, rent, newcomer_chain, left_out, 'integrity = "roots"\nsample = 1') == complete_answers

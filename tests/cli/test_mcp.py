@@ -32,12 +32,12 @@ async def client(folder: Path, mode: Literal["auto", "legacy"] = "auto") -> Asyn
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "chainfolio.cli.main", "mcp"], cwd=str(folder), env=environment
     )
-    async with Client(server, mode=mode) as asking:
-        yield asking
+    async with Client(server, mode=mode) as mcp_client:
+        yield mcp_client
 
 
-async def ask(asking: Client, tool: str, /, **arguments: object) -> dict[str, Any]:
-    result = await asking.call_tool(tool, dict(arguments))
+async def ask(mcp_client: Client, tool: str, /, **arguments: object) -> dict[str, Any]:
+    result = await mcp_client.call_tool(tool, dict(arguments))
     (content,) = result.content
     assert isinstance(content, TextContent)
     assert not result.is_error, content.text
@@ -56,22 +56,22 @@ async def test_tools_are_listed_in_few_tokens_and_say_that_they_only_read(
     wallets: dict[str, str], here: Path, mode: Literal["auto", "legacy"]
 ) -> None:
     assert wallets
-    async with client(here, mode) as asking:
-        listed = await asking.list_tools()
-        assert len(listed.model_dump_json(exclude_none=True)) / BYTES_OF_TOKEN <= MAX_LIST_TOKENS
-        assert {"portfolio", "transactions", "approvals", "gains", "sql"} <= {each.name for each in listed.tools}
-        assert all(each.annotations and each.annotations.read_only_hint for each in listed.tools)
-        assert all(each.description for each in listed.tools)
-        prompts = await asking.list_prompts()
+    async with client(here, mode) as mcp_client:
+        listing = await mcp_client.list_tools()
+        assert len(listing.model_dump_json(exclude_none=True)) / BYTES_OF_TOKEN <= MAX_LIST_TOKENS
+        assert {"portfolio", "transactions", "approvals", "gains", "sql"} <= {each.name for each in listing.tools}
+        assert all(each.annotations and each.annotations.read_only_hint for each in listing.tools)
+        assert all(each.description for each in listing.tools)
+        prompts = await mcp_client.list_prompts()
         assert {each.name for each in prompts.prompts} == set(PROMPTS)
-        resources = await asking.list_resources()
+        resources = await mcp_client.list_resources()
         assert {str(each.uri) for each in resources.resources} == {"chainfolio://tables", "chainfolio://llms.txt"}
-        tables = await asking.read_resource("chainfolio://tables")
+        tables = await mcp_client.read_resource("chainfolio://tables")
         assert "transfers: chain, height" in str(tables)
 
 
 async def every_answer(folder: Path, frank: str) -> dict[str, dict[str, Any]]:
-    """What each tool answers about a wallet."""
+    """Return the answer of each tool about a wallet."""
     questions: dict[str, dict[str, object]] = {
         "portfolio": {"address": frank},
         "transactions": {"address": frank, "limit": 5},
@@ -84,12 +84,12 @@ async def every_answer(folder: Path, frank: str) -> dict[str, dict[str, Any]]:
         "history": {"addresses": [frank]},
         "reconcile": {"address": frank},
     }
-    async with client(folder) as asking:
-        answers = {tool: await ask(asking, tool, **arguments) for tool, arguments in questions.items()}
-        answers["at block"] = await ask(asking, "portfolio", address=frank, chain="local", block=40)
-        answers["performance"] = await ask(asking, "performance", addresses=[frank])
-        answers["portfolio in detail"] = await ask(asking, "portfolio", address=frank, detail=True)
-        answers["only chain"] = await ask(asking, "portfolio", address=frank, block=40)
+    async with client(folder) as mcp_client:
+        answers = {tool: await ask(mcp_client, tool, **arguments) for tool, arguments in questions.items()}
+        answers["at block"] = await ask(mcp_client, "portfolio", address=frank, chain="local", block=40)
+        answers["performance"] = await ask(mcp_client, "performance", addresses=[frank])
+        answers["portfolio in detail"] = await ask(mcp_client, "portfolio", address=frank, detail=True)
+        answers["only chain"] = await ask(mcp_client, "portfolio", address=frank, block=40)
     return answers
 
 
@@ -111,8 +111,8 @@ def test_every_tool_agrees_with_the_command(run: Run, wallets: dict[str, str], h
     for name in ("startValue", "endValue", "netFlows", "gain", "timeWeightedReturn", "moneyWeightedReturn"):
         assert answers["performance"]["summary"][name] == of_days[name]
     assert answers["performance"]["summary"]["largestFall"] == of_days["drawdown"]
-    listed = run("transactions", frank, "--limit", "5", "--json").json["transactions"]
-    assert [each["hash"] for each in answers["transactions"]["rows"]] == [each["hash"] for each in listed]
+    listing = run("transactions", frank, "--limit", "5", "--json").json["transactions"]
+    assert [each["hash"] for each in answers["transactions"]["rows"]] == [each["hash"] for each in listing]
     assert answers["approvals"]["summary"]["valueAtRiskUsd"] == run("approvals", frank, "--json").json["valueAtRisk"]
     assert answers["gains"]["summary"]["closedGainUsd"] == run("pnl", frank, "--json").json["closedPnl"]
     assert answers["price"]["summary"]["usd"] == "2000"
@@ -124,7 +124,7 @@ def test_every_tool_agrees_with_the_command(run: Run, wallets: dict[str, str], h
 
 async def test_what_cannot_be_answered_is_an_error_with_its_remedy(wallets: dict[str, str], here: Path) -> None:
     assert wallets
-    async with client(here) as asking:
+    async with client(here) as mcp_client:
         for tool, arguments, reason in (
             ("portfolio", {"address": "nonsense"}, "nonsense"),
             ("transactions", {"address": wallets["bob"], "limit": 1000}, "not between 1 and 250"),
@@ -132,7 +132,7 @@ async def test_what_cannot_be_answered_is_an_error_with_its_remedy(wallets: dict
             ("sql", {"query": "SELECT * FROM read_csv('/etc/passwd')"}, "query"),
             ("gains", {"addresses": [wallets["bob"]], "method": "magic"}, "fifo"),
         ):
-            result = await asking.call_tool(tool, arguments)
+            result = await mcp_client.call_tool(tool, arguments)
             assert result.is_error, (tool, arguments)
             assert reason in str(result.content)
             assert "Traceback" not in str(result.content)

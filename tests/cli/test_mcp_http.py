@@ -1,4 +1,4 @@
-"""`/mcp` of a real server, asked by the SDK's own client: the keys, limits and credits of the API hold there."""
+"""`/mcp` of a real server with the SDK's client: keys, limits and credits of the API apply."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.node
 
 
 @dataclass
-class Served:
+class McpServer:
     """A server with accounts."""
 
     url: str
@@ -51,26 +51,26 @@ class Served:
         headers = {"Authorization": f"Bearer {key}"}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=60) as http,
-            Client(streamable_http_client(self.url, http_client=http)) as asking,
+            Client(streamable_http_client(self.url, http_client=http)) as mcp_client,
         ):
-            yield asking
+            yield mcp_client
 
     async def post(self, body: object, key: str = "", **headers: str) -> httpx2.Response:
         """One request without the SDK."""
-        given = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **headers}
+        base_headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **headers}
         async with httpx2.AsyncClient(timeout=60) as http:
             content = body if isinstance(body, bytes) else json.dumps(body).encode()
-            more = {"Authorization": f"Bearer {key}"} if key else {}
-            return await http.post(self.url, content=content, headers={**given, **more})
+            authorization = {"Authorization": f"Bearer {key}"} if key else {}
+            return await http.post(self.url, content=content, headers={**base_headers, **authorization})
 
     async def credits(self, account: str, expected: int) -> bool:
-        """Whether the account has so many credits once its calls are settled."""
+        """Return True if the account has `expected` credits after its calls are settled."""
         await self.state.meter.close()
         return self.state.balance(account) == expected
 
 
 @asynccontextmanager
-async def served(limits: Limits | None = None) -> AsyncIterator[Served]:
+async def served(limits: Limits | None = None) -> AsyncIterator[McpServer]:
     config = structs.replace(load(Path("chainfolio.toml")), limits=limits or Limits())
     system = System(config)
     state = State.open("sqlite:///state-of-test.db", b"p" * 32, SystemClock(), random.Random(1))
@@ -79,15 +79,15 @@ async def served(limits: Limits | None = None) -> AsyncIterator[Served]:
     add_mcp(app, engine, state)
     try:
         async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port:
-            yield Served(f"http://127.0.0.1:{port}/mcp", state)
+            yield McpServer(f"http://127.0.0.1:{port}/mcp", state)
     finally:
         await state.meter.close()
         await system.close()
         state.close()
 
 
-async def ask(asking: Client, tool: str, /, **arguments: object) -> dict[str, Any]:
-    result = await asking.call_tool(tool, dict(arguments))
+async def ask(client: Client, tool: str, /, **arguments: object) -> dict[str, Any]:
+    result = await client.call_tool(tool, dict(arguments))
     (content,) = result.content
     assert isinstance(content, TextContent)
     assert not result.is_error, content.text
@@ -102,23 +102,23 @@ async def test_the_client_of_the_sdk_gets_the_answers_of_commands_for_credits(
     of_command = (await asyncio.to_thread(run, "portfolio", frank, "--json")).json
     async with served() as at:
         account, key = at.account("portfolio")
-        async with at.client(key) as asking:
-            listed = await asking.list_tools()
-            assert {each.name for each in listed.tools} == {*HTTP_TOOLS}
-            assert {each.name for each in (await asking.list_prompts()).prompts} == {*PROMPTS}
-            portfolio = await ask(asking, "portfolio", address=frank)
-            both = await ask(asking, "net_worth", addresses=[frank, wallets["bob"]])
-            price = await ask(asking, "price", asset="eip155:31337/slip44:60")
-            token = await ask(asking, "token", asset="eip155:31337/slip44:60")
-            protocol = await ask(asking, "protocol", name="Uniswap")
-            left = await ask(asking, "credits")
+        async with at.client(key) as mcp_client:
+            listing = await mcp_client.list_tools()
+            assert {each.name for each in listing.tools} == {*HTTP_TOOLS}
+            assert {each.name for each in (await mcp_client.list_prompts()).prompts} == {*PROMPTS}
+            portfolio = await ask(mcp_client, "portfolio", address=frank)
+            both = await ask(mcp_client, "net_worth", addresses=[frank, wallets["bob"]])
+            price = await ask(mcp_client, "price", asset="eip155:31337/slip44:60")
+            token = await ask(mcp_client, "token", asset="eip155:31337/slip44:60")
+            protocol = await ask(mcp_client, "protocol", name="Uniswap")
+            remaining = await ask(mcp_client, "credits")
         of_command = of_command[0] if isinstance(of_command, list) else of_command
         assert portfolio["summary"]["netWorthUsd"] == of_command["networth"]
         assert both["completeness"] in ("complete", "partial")
         assert price["summary"]["usd"] == "2000"
         assert (token["summary"]["symbol"], token["summary"]["decimals"]) == ("“ETH”", 18)
         assert protocol["summary"]["protocols"] > 0
-        assert left["summary"]["credits"] <= 91  # four answers for one each, and 5 for the protocol
+        assert remaining["summary"]["credits"] <= 91  # four answers for one each, and 5 for the protocol
         assert await at.credits(account, 91)
 
 

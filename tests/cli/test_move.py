@@ -18,24 +18,24 @@ DEAD = "http://127.0.0.1:1"
 def installed(here: Path, run: Run) -> str:
     """Settings, an account and a tail; the key of the account."""
     configure(here, DEAD)
-    made = run("account", "create", "--name", "ann", "--credits", "42", "--json").json
+    account = run("account", "create", "--name", "ann", "--credits", "42", "--json").json
     tail = Tail(here / "data" / "tail.db")
     tail.add_ranges("ethereum", [("logs", "")], Span(0, 9))
     tail.close()
-    return str(made["accountId"])
+    return str(account["accountId"])
 
 
-def other_settings(folder: Path, name: str, more: str) -> str:
-    (folder / name).write_text(f"{(folder / 'chainfolio.toml').read_text()}\n{more}")
+def other_settings(folder: Path, name: str, extra: str) -> str:
+    (folder / name).write_text(f"{(folder / 'chainfolio.toml').read_text()}\n{extra}")
     return name
 
 
 def test_accounts_and_tail_move_into_postgresql_and_back(run: Run, here: Path, installed: str, stores: Stores) -> None:
-    place = stores.url("postgresql")
-    into = other_settings(here, "postgres.toml", f'[tail]\nurl = "{place}"\n[state]\nurl = "{place}"\n')
-    moved = run("move", into, "--json")
-    assert moved.code == 0, moved.out
-    tables = {(each["store"], each["table"]): each for each in moved.json["tables"]}
+    url = stores.url("postgresql")
+    into = other_settings(here, "postgres.toml", f'[tail]\nurl = "{url}"\n[state]\nurl = "{url}"\n')
+    report = run("move", into, "--json")
+    assert report.code == 0, report.out
+    tables = {(each["store"], each["table"]): each for each in report.json["tables"]}
     assert (tables["tail", "cover"]["rows"], tables["state", "accounts"]["rows"]) == (1, 1)
     assert len(tables["tail", "cover"]["digest"]) == 64
     assert run("account", "show", installed, "--config", into, "--json").json["credits"] == 42
@@ -60,11 +60,11 @@ def test_a_chain_that_is_being_indexed_is_not_moved(run: Run, here: Path, instal
 
 
 @pytest.mark.parametrize(
-    ("more", "says"), [("", "the same stores"), ('[lake]\nuri = "elsewhere"\n', "another lake or data folder")]
+    ("extra", "says"), [("", "the same stores"), ('[lake]\nuri = "elsewhere"\n', "another lake or data folder")]
 )
 def test_settings_that_move_nothing_or_too_much_are_refused(
-    run: Run, here: Path, installed: str, more: str, says: str
+    run: Run, here: Path, installed: str, extra: str, says: str
 ) -> None:
-    ran = run("move", other_settings(here, "new.toml", more), "--json")
+    ran = run("move", other_settings(here, "new.toml", extra), "--json")
     assert (ran.code, ran.error["kind"]) == (2, "BadRequest")
     assert says in ran.error["message"]

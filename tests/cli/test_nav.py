@@ -1,4 +1,4 @@
-"""`chainfolio nav` and `portfolio` where one of several chains is down: the others are answered, and it is named."""
+"""`chainfolio nav` and `portfolio` with a chain that is down: others are answered, and it is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `new-protocol` writes can be used as it stands; it writes over nothing, and refuses what could not be read."""
+"""`new-protocol` writes usable packages, overwrites nothing, and refuses invalid contracts."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def family_in(path: Path) -> ProtocolFamily:
 
 
 def test_a_fork_is_one_file_that_the_settings_find(run: Run, folder: Path) -> None:
-    words = ("new-protocol", "my_swap", "--fork-of", "uniswap_v2", "--chain", "base", "--contract")
-    ran = run(*words, f"factory={FACTORY}", "--option", "protocol_fee=1/4", "--json")
+    arguments = ("new-protocol", "my_swap", "--fork-of", "uniswap_v2", "--chain", "base", "--contract")
+    ran = run(*arguments, f"factory={FACTORY}", "--option", "protocol_fee=1/4", "--json")
     assert ran.code == 0, ran.err
     file = folder / "my_swap.toml"
     assert ran.json["files"] == ["protocols/my_swap.toml"]
@@ -46,12 +46,12 @@ def test_a_fork_is_one_file_that_the_settings_find(run: Run, folder: Path) -> No
     assert protocol.contracts == {"base": {"factory": [FACTORY.lower()]}}
     assert protocol.options == {"protocol_fee": "1/4"}
     before = file.read_text()
-    again = run(*words, f"factory={FACTORY}", "--json")
-    assert (again.code, "already" in again.error["reason"], file.read_text()) == (2, True, before)
+    repeated = run(*arguments, f"factory={FACTORY}", "--json")
+    assert (repeated.code, "already" in repeated.error["reason"], file.read_text()) == (2, True, before)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "reason"),
     [
         (("Swap",), "cannot be a protocol's key"),
         (("wallet",), "cannot be a protocol's key"),
@@ -77,18 +77,18 @@ def test_a_fork_is_one_file_that_the_settings_find(run: Run, folder: Path) -> No
     ],
 )
 def test_what_could_not_be_read_is_not_written(
-    run: Run, folder: Path, here: Path, words: tuple[str], told: str
+    run: Run, folder: Path, here: Path, arguments: tuple[str], reason: str
 ) -> None:
-    ran = run("new-protocol", *words, "--json")
+    ran = run("new-protocol", *arguments, "--json")
     assert ran.code == 2
-    assert told in ran.error["reason"]
+    assert reason in ran.error["reason"]
     assert [path.name for path in here.iterdir()] == ["chainfolio.toml"]
 
 
 def test_a_family_that_asks_every_token_needs_other_contracts_of_a_fork(run: Run, folder: Path) -> None:
-    words = ("new-protocol", "gauges", "--fork-of", "liquidity_gauge", "--chain", "base", "--json")
-    assert run(*words).code == 2
-    assert run(*words, "--contract", f"minter={FACTORY}").code == 0
+    arguments = ("new-protocol", "gauges", "--fork-of", "liquidity_gauge", "--chain", "base", "--json")
+    assert run(*arguments).code == 2
+    assert run(*arguments, "--contract", f"minter={FACTORY}").code == 0
 
 
 def test_a_fork_needs_a_folder_of_the_settings(run: Run) -> None:
@@ -114,11 +114,11 @@ def test_a_package_starts_with_the_shortest_decoder(run: Run, here: Path) -> Non
     entries = tomllib.loads((home / "pyproject.toml").read_text())["project"]["entry-points"]
     assert entries == {families.GROUP: {"my_stake": "chainfolio_my_stake"}}
     assert protocol_of(home / "chainfolio_my_stake" / "my_stake.toml", {}).families == ["my_stake"]
-    kept = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
-    again = run("new-protocol", "my_stake")
-    assert again.code == 2
-    assert "exists already" in again.err
-    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == kept
+    contents = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    repeated = run("new-protocol", "my_stake")
+    assert repeated.code == 2
+    assert "exists already" in repeated.err
+    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == contents
 
 
 @pytest.mark.slow(
@@ -128,13 +128,13 @@ def test_a_package_starts_with_the_shortest_decoder(run: Run, here: Path) -> Non
 @pytest.mark.parametrize("like", sorted(families.families()))
 def test_a_package_may_start_as_any_family_under_its_own_name(run: Run, here: Path, like: str) -> None:
     assert run("new-protocol", "mine", "--like", like, "--option", 'word=a "quoted" \\ text').code == 0
-    inside = here / "chainfolio-mine" / "chainfolio_mine"
-    family, ours = family_in(inside / "mine.py"), families.families()[like]
-    assert (type(family), family.name, family.kind) == (type(ours), "mine", ours.kind)
-    assert (family.lookup_roles, family.all_roles) == (ours.lookup_roles, ours.all_roles)
-    if isinstance(family, Family) and isinstance(ours, Family):
-        assert (family.rules, family.position_type) == (ours.rules, ours.position_type)
-    assert protocol_of(inside / "mine.toml", {}).options == {"word": 'a "quoted" \\ text'}
+    package = here / "chainfolio-mine" / "chainfolio_mine"
+    family, original = family_in(package / "mine.py"), families.families()[like]
+    assert (type(family), family.name, family.kind) == (type(original), "mine", original.kind)
+    assert (family.lookup_roles, family.all_roles) == (original.lookup_roles, original.all_roles)
+    if isinstance(family, Family) and isinstance(original, Family):
+        assert (family.rules, family.position_type) == (original.rules, original.position_type)
+    assert protocol_of(package / "mine.toml", {}).options == {"word": 'a "quoted" \\ text'}
 
 
 def test_what_a_family_reads_of_its_file_stands_there_to_be_filled_in(run: Run, here: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands of somebody who starts with a rented endpoint: `watch`, and what it can answer afterwards."""
+"""Commands at a rented endpoint: `watch`, and the commands that read its rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DATASETS = "blocks,transactions,native,transfers,approvals"
 LISTED = "250"  # transactions of one page
 
 
-def sent(chain: Newcomer) -> set[str]:
+def sent_transactions(chain: Newcomer) -> set[str]:
     """The transactions that the wallet sent, as the node itself has them."""
     hashes = set[str]()
     for height in sorted({int(log["blockNumber"], 16) for log in chain.logs}):
@@ -39,9 +39,9 @@ def test_watch_reads_every_transaction_from_a_rented_endpoint(run: Run, rent: Re
         assert ran.code == 0, ran.out + ran.err
         assert not endpoint.calls, f"{command}: watch has read what it needs"
     page = ran.json
-    listed = {each["hash"] for each in page["transactions"] if each["from"] == newcomer_chain.wallet}
-    assert sent(newcomer_chain) <= listed
-    assert len(listed) == TRANSACTIONS
+    hashes = {each["hash"] for each in page["transactions"] if each["from"] == newcomer_chain.wallet}
+    assert sent_transactions(newcomer_chain) <= hashes
+    assert len(hashes) == TRANSACTIONS
     for name in ("approvals", "history", "reconcile"):
         endpoint.reset()
         ran = run(name, newcomer_chain.wallet, "--json")
@@ -81,21 +81,21 @@ def test_an_estimate_of_watch_is_cheap_and_near_what_watch_costs(
     run: Run, rent: Rent, newcomer_chain: Newcomer
 ) -> None:
     endpoint = rent(hanging=0)
-    (told,) = run("watch", newcomer_chain.wallet, "--estimate", "--json").json
+    (estimate,) = run("watch", newcomer_chain.wallet, "--estimate", "--json").json
     assert endpoint.requests <= MAX_ESTIMATE
-    assert told["factor"] <= 2
+    assert estimate["factor"] <= 2
     endpoint.reset()
     (spent,) = run("watch", newcomer_chain.wallet, "--json").json
-    assert spent["requests"] / 2 <= told["requests"] <= spent["requests"] * 2
-    assert spent["rows"] / 2 <= told["rows"] <= spent["rows"] * 2
+    assert spent["requests"] / 2 <= estimate["requests"] <= spent["requests"] * 2
+    assert spent["rows"] / 2 <= estimate["rows"] <= spent["rows"] * 2
 
 
 def test_an_estimate_of_index_is_cheap_and_near_what_index_costs(
     run: Run, rent: Rent, newcomer_chain: Newcomer
 ) -> None:
     endpoint = rent(hanging=0, failing=0)
-    told = run("index", KEY, "--to", "400", "--datasets", DATASETS, "--estimate", "--json").json
+    estimate = run("index", KEY, "--to", "400", "--datasets", DATASETS, "--estimate", "--json").json
     assert endpoint.requests <= MAX_ESTIMATE
     endpoint.reset()
     spent = run("index", KEY, "--to", "400", "--datasets", DATASETS, "--json").json
-    assert spent["requests"] / 2 <= told["requests"] <= spent["requests"] * 2
+    assert spent["requests"] / 2 <= estimate["requests"] <= spent["requests"] * 2

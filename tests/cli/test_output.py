@@ -1,4 +1,4 @@
-"""Commands whose output nobody reads, or that cannot be written: they end as other tools do."""
+"""Commands whose output has no reader or cannot be written end as other tools do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FULL = Path("/dev/full")
 
 @pytest.fixture
 def environment(here: Path) -> dict[str, str]:
-    """That of a user: output is buffered."""
+    """Return a user's environment, in which output is buffered."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
@@ -49,10 +49,16 @@ def closed_pipe() -> Iterator[int]:
     os.close(writer)
 
 
-def printed_into(target: Any, environment: dict[str, str], words: list[str]) -> tuple[int, str]:
-    """How a command ends that prints into a pipe or a file, and what it complains of."""
+def printed_into(target: Any, environment: dict[str, str], arguments: list[str]) -> tuple[int, str]:
+    """Return the exit code and the complaint of a command that prints into a pipe or a file."""
     ran = subprocess.run(
-        [*COMMAND, *words], env=environment, stdout=target, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+        [*COMMAND, *arguments],
+        env=environment,
+        stdout=target,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=False,
     )
     return ran.returncode, ran.stderr
 
@@ -60,11 +66,11 @@ def printed_into(target: Any, environment: dict[str, str], words: list[str]) -> 
 @pytest.mark.slow(
     "other commands end in the same way", fast=["--help", "sql select * from range(30000) t(number)", "status --json"]
 )
-@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+@pytest.mark.parametrize("arguments", WORDS, ids=" ".join)
 def test_a_command_whose_reader_has_gone_ends_quietly(
-    environment: dict[str, str], closed_pipe: int, words: list[str]
+    environment: dict[str, str], closed_pipe: int, arguments: list[str]
 ) -> None:
-    assert printed_into(closed_pipe, environment, words) == (BY_SHELL, "")
+    assert printed_into(closed_pipe, environment, arguments) == (BY_SHELL, "")
 
 
 def test_a_reader_of_errors_that_has_gone_is_none_either(environment: dict[str, str], closed_pipe: int) -> None:
@@ -88,10 +94,10 @@ def test_a_reader_that_has_had_enough_ends_a_long_answer(environment: dict[str, 
 
 @pytest.mark.slow("longer answers fail in the same way", fast=["sql select 1"])
 @pytest.mark.skipif(not FULL.exists(), reason="the system has no device that is full")
-@pytest.mark.parametrize("words", WORDS[3:6], ids=" ".join)
-def test_an_answer_that_cannot_be_written_is_an_error(environment: dict[str, str], words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", WORDS[3:6], ids=" ".join)
+def test_an_answer_that_cannot_be_written_is_an_error(environment: dict[str, str], arguments: list[str]) -> None:
     with FULL.open("wb") as full:
-        code, complaint = printed_into(full, environment, words)
+        code, complaint = printed_into(full, environment, arguments)
     assert code == 5
     assert complaint.startswith("error: output: no space left on the device\n")
     assert "Traceback" not in complaint
@@ -118,7 +124,7 @@ sys.exit(command.main())
 def test_an_answer_longer_than_a_pipe_is_written_whole(
     environment: dict[str, str], unbuffered: bool, blocking: bool
 ) -> None:
-    """Its reader is slow, signals arrive meanwhile, and another process may have made the pipe non-blocking."""
+    """The reader is slow, signals arrive, and another process may have made the pipe non-blocking."""
     reader, writer = os.pipe()
     os.set_blocking(writer, blocking)
     if unbuffered:

@@ -1,5 +1,7 @@
-"""`chainfolio performance` on a chain where a wallet was paid, swapped and paid others while its coin changed its
-price: the returns are worked out here, from balances that the node gives and payments that the test made."""
+"""`chainfolio performance` of a wallet with payments, a swap and a changing price.
+
+The tests compute the returns from the node's balances and the payments that they made.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ SWAP, PAY = "swapExactETHForTokens(uint256,address[],address,uint256)", "transfe
 
 
 @dataclass(frozen=True)
-class Past:
+class PricedChain:
     """The chain, its settings, and the last height before each day."""
 
     node: LocalNode
@@ -43,8 +45,8 @@ class Past:
     settings: str
     heights: dict[date, int]
 
-    def worth(self, wallet: str, day: date, ether: int) -> Fraction:
-        """What the node says that a wallet held as a day began, one USDC being a dollar."""
+    def value_usd(self, wallet: str, day: date, ether: int) -> Fraction:
+        """Return a wallet's value in USD at the begin of a day, by the node's balances."""
         height = self.heights[day]
         coins = int(self.node.rpc("eth_getBalance", wallet, hex(height)), 16)
         usdc = self.node.call(self.deployment.contracts["USDC"], "balanceOf(address)(uint256)", wallet, block=height)
@@ -52,7 +54,7 @@ class Past:
 
 
 @pytest.fixture(scope="module")
-def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
+def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PricedChain]:
     """Four days, indexed. Ether: 2,000, then 2,200 from the second day on, 1,980 from the fourth."""
     with LocalNode(timestamp=midnight_us(FIRST) // 10**6 - 80_000) as node:
         deployment = deploy(node)
@@ -90,15 +92,15 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
         config = prepare(tmp_path_factory.mktemp("past"), node, deployment, 0)
         settings = str(config.data_dir / "chainfolio.toml")
         assert main(["index", "local", "--config", settings]) == 0
-        yield Past(node, deployment, settings, heights)
+        yield PricedChain(node, deployment, settings, heights)
 
 
 @pytest.fixture
-def asked(past: Past) -> list[str]:
+def options(past: PricedChain) -> list[str]:
     return ["--config", past.settings, "--from", str(FIRST), "--to", str(LAST)]
 
 
-def found(run: Run, *arguments: str) -> dict[str, Any]:
+def performance(run: Run, *arguments: str) -> dict[str, Any]:
     ran = run("performance", *arguments, "--json")
     assert ran.code == 0, ran
     document: dict[str, Any] = ran.json
@@ -110,24 +112,24 @@ def close(text: str, expected: Fraction) -> bool:
 
 
 def test_returns_leave_out_what_was_paid_in_and_taken_out_and_a_swap_is_no_payment(
-    run: Run, past: Past, asked: list[str]
+    run: Run, past: PricedChain, options: list[str]
 ) -> None:
-    document = found(run, WALLET, *asked)
+    document = performance(run, WALLET, *options)
     assert document["reasons"] == []
     prices = (2_000, 2_000, 2_200, 2_200, 1_980)
-    worth = [past.worth(WALLET, day, price) for day, price in zip(DAYS, prices, strict=True)]
-    assert worth[0] == 2_000
-    first = 1 + (worth[1] - worth[0] - 1_000) / (worth[0] + Fraction(1_000, 2))  # 1,000 were there for half the day
-    second = worth[2] / worth[1]  # the swap is no flow: what it cost is in the return
-    third = 1 + (worth[3] - worth[2] + 600) / (worth[2] - Fraction(500 * 18, 24) - Fraction(100 * 6, 24))
-    fourth = worth[4] / worth[3]
+    values = [past.value_usd(WALLET, day, price) for day, price in zip(DAYS, prices, strict=True)]
+    assert values[0] == 2_000
+    first = 1 + (values[1] - values[0] - 1_000) / (values[0] + Fraction(1_000, 2))  # 1,000 were there for half the day
+    second = values[2] / values[1]  # the swap is no flow: what it cost is in the return
+    third = 1 + (values[3] - values[2] + 600) / (values[2] - Fraction(500 * 18, 24) - Fraction(100 * 6, 24))
+    fourth = values[4] / values[3]
     assert close(document["timeWeightedReturn"], first * second * third * fourth - 1)
     assert first == 1
     assert second > 1  # by the price
     assert [each["value"] for each in document["flows"]] == ["1000", "-500", "-100"]
-    assert [Fraction(each["value"]) for each in document["days"]] == worth
+    assert [Fraction(each["value"]) for each in document["days"]] == values
     assert Decimal(document["netFlows"]) == 400
-    assert Fraction(document["gain"]) == worth[4] - worth[0] - 400
+    assert Fraction(document["gain"]) == values[4] - values[0] - 400
     assert close(document["drawdown"]["part"], 1 - fourth * third / max(Fraction(1), third))
     assert document["drawdown"]["low"] == str(LAST)
 
@@ -144,9 +146,9 @@ def assert_adds_up(document: dict[str, Any]) -> dict[str, Decimal]:
 
 
 def test_the_parts_of_the_change_add_up_and_are_those_of_the_transactions(
-    run: Run, past: Past, asked: list[str]
+    run: Run, past: PricedChain, options: list[str]
 ) -> None:
-    document = found(run, WALLET, *asked)
+    document = performance(run, WALLET, *options)
     parts = assert_adds_up(document)
     assert document["changes"]["unexplained"] == []
     assert parts["flows"] == Decimal(document["netFlows"]) == 400
@@ -154,71 +156,75 @@ def test_the_parts_of_the_change_add_up_and_are_those_of_the_transactions(
     assert parts["fees"] > 0  # of two payments; the fee of the swap is in the cost of what it brought
     assert -5 < parts["realised"] < 0  # half an ether of 2,000 was sold in a pool whose price stayed
     assert 0 > parts["unrealised"] > -Decimal(12)  # the other half is worth 1,980
-    euros = found(run, WALLET, *asked, "--currency", "EUR")
+    euros = performance(run, WALLET, *options, "--currency", "EUR")
     in_euros = assert_adds_up(euros)
     assert abs(in_euros["realised"] - parts["realised"] * Decimal("0.92")) < Decimal("1e-20")
-    ether = found(run, WALLET, *asked, "--currency", "ETH")["changes"]
+    ether = performance(run, WALLET, *options, "--currency", "ETH")["changes"]
     assert (ether["flows"], ether["reason"]) == ("N/A", "costs are converted to fiat money only")
-    shown = run("performance", WALLET, *asked).out
-    assert "realised gains" in shown
-    assert "not explained" not in shown
+    output = run("performance", WALLET, *options).out
+    assert "realised gains" in output
+    assert "not explained" not in output
 
 
 def test_the_money_weighted_return_makes_all_payments_worth_what_is_left(
-    run: Run, past: Past, asked: list[str]
+    run: Run, past: PricedChain, options: list[str]
 ) -> None:
-    document = found(run, WALLET, *asked)
-    rate, whole = Decimal(document["moneyWeightedReturn"]), Decimal(4 * 24)
+    document = performance(run, WALLET, *options)
+    rate, period_hours = Decimal(document["moneyWeightedReturn"]), Decimal(4 * 24)
     payments = [(0, -2_000), (12, -1_000), (54, 500), (66, 100)]
-    end = past.worth(WALLET, LAST, 1_980)
-    grown = sum(-Decimal(paid) * (1 + rate) ** ((whole - hours) / whole) for hours, paid in payments)
-    assert abs(grown - Decimal(end.numerator) / end.denominator) < Decimal("1e-7")
+    end = past.value_usd(WALLET, LAST, 1_980)
+    future_value = sum(
+        -Decimal(amount) * (1 + rate) ** ((period_hours - hours) / period_hours) for hours, amount in payments
+    )
+    assert abs(future_value - Decimal(end.numerator) / end.denominator) < Decimal("1e-7")
     assert document["moneyWeightedYearly"] == document["timeWeightedYearly"] == "N/A"  # four days say nothing of a year
 
 
-def test_what_goes_between_wallets_of_one_owner_is_no_flow(run: Run, asked: list[str]) -> None:
-    together = found(run, WALLET, OTHER, *asked)
-    assert [each["value"] for each in together["flows"]] == ["1000", "-500"]
-    assert together["addresses"] == [WALLET, OTHER]
+def test_what_goes_between_wallets_of_one_owner_is_no_flow(run: Run, options: list[str]) -> None:
+    combined = performance(run, WALLET, OTHER, *options)
+    assert [each["value"] for each in combined["flows"]] == ["1000", "-500"]
+    assert combined["addresses"] == [WALLET, OTHER]
 
 
-def test_in_another_currency_every_value_has_the_rate_of_its_own_moment(run: Run, past: Past, asked: list[str]) -> None:
-    euros = found(run, WALLET, *asked, "--currency", "EUR")  # the demo's settings fix 0.92
-    dollars = found(run, WALLET, *asked)
+def test_in_another_currency_every_value_has_the_rate_of_its_own_moment(
+    run: Run, past: PricedChain, options: list[str]
+) -> None:
+    euros = performance(run, WALLET, *options, "--currency", "EUR")  # the demo's settings fix 0.92
+    dollars = performance(run, WALLET, *options)
     assert euros["timeWeightedReturn"] == dollars["timeWeightedReturn"]
     assert Decimal(euros["startValue"]) == 2_000 * Decimal("0.92")
-    ether = found(run, WALLET, *asked, "--currency", "ETH")
+    ether = performance(run, WALLET, *options, "--currency", "ETH")
     assert ether["startValue"] == "1"
     assert ether["flows"][0]["value"] == "0.5"
-    end = past.worth(WALLET, LAST, 1_980) / 1_980
+    end = past.value_usd(WALLET, LAST, 1_980) / 1_980
     assert abs(Fraction(Decimal(ether["endValue"])) - end) < Fraction(1, 10**17)
-    paid = sum(Decimal(each["value"]) for each in ether["flows"])
-    assert abs(Decimal(ether["gain"]) - (Decimal(ether["endValue"]) - 1 - paid)) < Decimal("1e-17")
+    net_flows = sum(Decimal(each["value"]) for each in ether["flows"])
+    assert abs(Decimal(ether["gain"]) - (Decimal(ether["endValue"]) - 1 - net_flows)) < Decimal("1e-17")
     assert ether["timeWeightedReturn"] != dollars["timeWeightedReturn"]
 
 
 def test_without_an_index_no_return_is_said_and_the_command_that_reads_it_is(
-    run: Run, past: Past, here: Path, asked: list[str]
+    run: Run, past: PricedChain, here: Path, options: list[str]
 ) -> None:
     Path("chainfolio.toml").write_text('[prices]\n"eip155:31337/slip44:60" = "2000"\n')
-    span = asked[2:]
-    document = found(run, WALLET, "--rpc", past.node.url, *span)
+    span = options[2:]
+    document = performance(run, WALLET, "--rpc", past.node.url, *span)
     assert document["timeWeightedReturn"] == document["moneyWeightedReturn"] == document["gain"] == "N/A"
     assert document["drawdown"] is None
     assert any("chainfolio watch" in reason and WALLET in reason for reason in document["reasons"])
-    shown = run("performance", WALLET, "--rpc", past.node.url, *span)
-    assert "not known" in shown.out
-    assert "time-weighted return    -" in shown.out
+    output = run("performance", WALLET, "--rpc", past.node.url, *span)
+    assert "not known" in output.out
+    assert "time-weighted return    -" in output.out
 
 
 def test_where_the_index_says_what_is_held_and_not_what_came_values_are_there_and_returns_are_not(
-    run: Run, past: Past, here: Path, asked: list[str]
+    run: Run, past: PricedChain, here: Path, options: list[str]
 ) -> None:
     folder = Path(past.settings).parent
     for name in ("local.toml", "prices.toml", "chainfolio.toml"):
         Path(name).write_text((folder / name).read_text())
     assert run("index", "local", "--datasets", "transfers,events").code == 0
-    document = found(run, WALLET, *asked[2:])
+    document = performance(run, WALLET, *options[2:])
     assert document["startValue"] == "2000"
     assert document["timeWeightedReturn"] == document["moneyWeightedReturn"] == document["netFlows"] == "N/A"
     (reason,) = document["reasons"]
@@ -228,14 +234,14 @@ def test_where_the_index_says_what_is_held_and_not_what_came_values_are_there_an
 
 
 def test_what_was_held_before_the_index_has_no_known_gain_and_the_sum_is_still_the_change(
-    run: Run, past: Past, here: Path, asked: list[str]
+    run: Run, past: PricedChain, here: Path, options: list[str]
 ) -> None:
     folder = Path(past.settings).parent
     for name in ("local.toml", "prices.toml", "chainfolio.toml"):
         Path(name).write_text((folder / name).read_text())
     assert run("index", "local", "--datasets", "transfers,events").code == 0
     assert run("index", "local", "--from", str(past.heights[DAYS[1]] + 1)).code == 0
-    document = found(run, WALLET, "--from", str(DAYS[2]), "--to", str(LAST))
+    document = performance(run, WALLET, "--from", str(DAYS[2]), "--to", str(LAST))
     parts = assert_adds_up(document)
     assert parts["flows"] == -600
     assert parts["realised"] == parts["unrealised"] == 0
@@ -243,23 +249,23 @@ def test_what_was_held_before_the_index_has_no_known_gain_and_the_sum_is_still_t
     assert rows == dict.fromkeys(("eth", "usdc"), "it was held before the first indexed block: its cost is not known")
 
 
-def test_the_table_the_chart_and_the_rows_say_the_same(run: Run, asked: list[str]) -> None:
-    document = found(run, WALLET, *asked)
-    shown = run("performance", WALLET, *asked, "--plot")
-    assert shown.code == 0
-    assert f"{Decimal(document['timeWeightedReturn']) * 100:,.2f} %" in shown.out
-    assert any("⠀" < char <= "⣿" for char in shown.out)
-    assert "eth on local" in shown.out
-    assert "pnl:" not in shown.out  # what lots do not know says nothing of returns
-    rows = list(csv.DictReader(io.StringIO(run("performance", WALLET, *asked, "--csv").out)))
+def test_the_table_the_chart_and_the_rows_say_the_same(run: Run, options: list[str]) -> None:
+    document = performance(run, WALLET, *options)
+    output = run("performance", WALLET, *options, "--plot")
+    assert output.code == 0
+    assert f"{Decimal(document['timeWeightedReturn']) * 100:,.2f} %" in output.out
+    assert any("⠀" < char <= "⣿" for char in output.out)
+    assert "eth on local" in output.out
+    assert "pnl:" not in output.out  # what lots do not know says nothing of returns
+    rows = list(csv.DictReader(io.StringIO(run("performance", WALLET, *options, "--csv").out)))
     assert [row["growth"] for row in rows] == [each["growth"] for each in document["days"]]
 
 
-def test_exposure_is_that_of_the_last_day_and_its_shares_are_the_whole(run: Run, asked: list[str]) -> None:
-    document = found(run, WALLET, *asked)
+def test_exposure_is_that_of_the_last_day_and_its_shares_are_the_whole(run: Run, options: list[str]) -> None:
+    document = performance(run, WALLET, *options)
     for part in ("chains", "protocols", "assets"):
         shares = document["exposure"][part]
         assert sum(Decimal(each["value"]) for each in shares) == Decimal(document["endValue"])
         assert {each["symbol"] for each in shares} == ({"eth", "usdc"} if part == "assets" else {""})
-        whole = sum((Decimal(each["share"]) for each in shares), Decimal(0))
-        assert abs(whole - 1) < Decimal("1e-11")
+        share_sum = sum((Decimal(each["share"]) for each in shares), Decimal(0))
+        assert abs(share_sum - 1) < Decimal("1e-11")

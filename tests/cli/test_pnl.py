@@ -32,7 +32,7 @@ TRADERS = ("alice", "bob", "frank")  # they hold, swap, lend and pay each other
 
 
 def by_symbol(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {held["symbol"]: held for held in document["holdings"]}
+    return {holding["symbol"]: holding for holding in document["holdings"]}
 
 
 @pytest.mark.slow("the rules of other methods have tests without a chain", fast=["fifo", "uk"])
@@ -42,12 +42,12 @@ def test_what_lots_hold_is_what_the_chain_says_whatever_the_method(
 ) -> None:
     node, deployment = traded
     document = run("pnl", wallets["frank"], "--method", method, "--json").json
-    held = by_symbol(document)
+    holdings = by_symbol(document)
     assert document["gains"]
     for symbol, decimals in TOKENS.items():
         raw = node.call(deployment.contracts[symbol], "balanceOf(address)(uint256)", wallets["frank"])
-        ours = held.get(symbol.lower(), {"amount": "0", "short": "0"})
-        assert Decimal(ours["amount"]) - Decimal(ours["short"]) == Decimal(raw).scaleb(-decimals)
+        holding = holdings.get(symbol.lower(), {"amount": "0", "short": "0"})
+        assert Decimal(holding["amount"]) - Decimal(holding["short"]) == Decimal(raw).scaleb(-decimals)
     for gain in document["gains"]:
         assert (gain["gain"] == "N/A") == bool(gain["reason"])
         if gain["gain"] != "N/A":
@@ -113,32 +113,34 @@ def test_three_engines_open_the_sheet_of_disposals_with_exact_types_and_the_tran
 
 
 def test_what_goes_between_wallets_of_one_owner_is_no_disposal(run: Run, wallets: dict[str, str]) -> None:
-    everybody = sorted(wallets[name] for name in TRADERS)
-    alone = [gain for each in everybody for gain in run("pnl", each, "--json").json["gains"] if gain["kind"] == "sent"]
-    together = run("pnl", *everybody, "--json").json
-    sent = {gain["transaction"] for gain in together["gains"] if gain["kind"] == "sent"}
-    assert sent < {gain["transaction"] for gain in alone}
-    wallet_by_wallet = run("pnl", *everybody, "--per-wallet", "--json").json
-    assert {held["wallet"] for held in wallet_by_wallet["holdings"]} <= set(everybody)
+    addresses = sorted(wallets[name] for name in TRADERS)
+    alone = [gain for each in addresses for gain in run("pnl", each, "--json").json["gains"] if gain["kind"] == "sent"]
+    combined = run("pnl", *addresses, "--json").json
+    sent_hashes = {gain["transaction"] for gain in combined["gains"] if gain["kind"] == "sent"}
+    assert sent_hashes < {gain["transaction"] for gain in alone}
+    wallet_by_wallet = run("pnl", *addresses, "--per-wallet", "--json").json
+    assert {row["wallet"] for row in wallet_by_wallet["holdings"]} <= set(addresses)
 
-    def whole(document: dict[str, Any], key: str) -> Decimal:
-        return sum((Decimal(held[key]) for held in document["holdings"] if held["symbol"] == "usdc"), Decimal(0))
+    def usdc_total(document: dict[str, Any], key: str) -> Decimal:
+        return sum(
+            (Decimal(holding[key]) for holding in document["holdings"] if holding["symbol"] == "usdc"), Decimal(0)
+        )
 
-    assert whole(together, "amount") - whole(together, "short") == whole(wallet_by_wallet, "amount") - whole(
-        wallet_by_wallet, "short"
-    )
+    assert usdc_total(combined, "amount") - usdc_total(combined, "short") == usdc_total(
+        wallet_by_wallet, "amount"
+    ) - usdc_total(wallet_by_wallet, "short")
 
 
 def test_the_same_question_has_the_same_answer_to_the_byte(run: Run, wallets: dict[str, str]) -> None:
-    once, twice = (run("pnl", wallets["alice"], "--json").out for _ in range(2))
-    assert once == twice
+    first, second = (run("pnl", wallets["alice"], "--json").out for _ in range(2))
+    assert first == second
 
 
 @pytest.mark.parametrize(
-    ("more", "field"), [(("--method", "uk", "--per-wallet"), "per-wallet"), (("--zone", "Europe/Atlantis"), "zone")]
+    ("options", "field"), [(("--method", "uk", "--per-wallet"), "per-wallet"), (("--zone", "Europe/Atlantis"), "zone")]
 )
-def test_what_cannot_be_computed_is_refused(run: Run, more: tuple[str, ...], field: str) -> None:
-    ran = run("pnl", ALICE, *more, "--json")
+def test_what_cannot_be_computed_is_refused(run: Run, options: tuple[str, ...], field: str) -> None:
+    ran = run("pnl", ALICE, *options, "--json")
     assert (ran.code, ran.error["kind"], ran.error["field"]) == (2, "BadRequest", field)
 
 
@@ -155,20 +157,18 @@ def test_a_portfolio_shows_what_the_lots_of_its_assets_cost_and_why_where_it_doe
     for wallet in (wallets[name] for name in TRADERS):
         document, report = run("portfolio", wallet, "--json").json[0], run("pnl", wallet, "--json").json
         lots = {each["contract"]: each for each in report["holdings"]}
-        said = {issue["subject"] for issue in document["issues"] if issue["adapter"] == "pnl"}
+        subjects = {issue["subject"] for issue in document["issues"] if issue["adapter"] == "pnl"}
         for asset in document["assetByProtocols"]["wallet"]["chains"]["local"]["protocolPositions"]["WALLET"]["assets"]:
             if asset["value"] == "N/A" or asset["totalCostBasis"] == "N/A":
-                assert asset["value"] == "N/A" or asset["chainContract"] in said
+                assert asset["value"] == "N/A" or asset["chainContract"] in subjects
                 continue
             costs += 1
             gain = EXACT.subtract(Decimal(asset["value"]), Decimal(asset["totalCostBasis"]))
             assert Decimal(asset["openPnl"]) == gain
-            own = lots[asset["contract"]]
-            if Decimal(own["amount"]) == Decimal(asset["balance"]):  # nothing of it was deposited
-                assert own["totalCostBasis"] == asset["totalCostBasis"]
-        assert (
-            document["openPnl"] == document["totalCostBasis"] == "N/A"
-        )  # coins of the first block cost nobody knows what
+            lot = lots[asset["contract"]]
+            if Decimal(lot["amount"]) == Decimal(asset["balance"]):  # nothing of it was deposited
+                assert lot["totalCostBasis"] == asset["totalCostBasis"]
+        assert document["openPnl"] == document["totalCostBasis"] == "N/A"  # coins of the first block have no known cost
         assert document["closedPnl"] == report["closedPnl"]
     assert costs > 5
 
@@ -176,13 +176,13 @@ def test_a_portfolio_shows_what_the_lots_of_its_assets_cost_and_why_where_it_doe
 def test_a_wallet_whose_every_unit_was_bought_closes_to_the_last_digit(
     run: Run, traded: tuple[LocalNode, Deployment], wallets: dict[str, str], changed: LocalNode
 ) -> None:
-    """It got coins and tokens from others, at prices of then, paid some on, and paid fees."""
+    """The wallet received coins and tokens at old prices, sent some, and paid fees."""
     node, deployment = changed, traded[1]
     usdc, new = deployment.contracts["USDC"], "0x00000000000000000000000000000000000abcde"
     node.rpc("anvil_impersonateAccount", new)
-    sender, paid = deployment.accounts["frank"], "transfer(address,uint256)"
-    node.settle([Tx(sender, new, value=3 * 10**18), tx(sender, usdc, paid, new, 500 * 10**6)])
-    node.settle([tx(new, usdc, paid, sender, 120 * 10**6)])
+    sender, signature = deployment.accounts["frank"], "transfer(address,uint256)"
+    node.settle([Tx(sender, new, value=3 * 10**18), tx(sender, usdc, signature, new, 500 * 10**6)])
+    node.settle([tx(new, usdc, signature, sender, 120 * 10**6)])
     assert run("index", "local").code == 0
     document, report = run("portfolio", new, "--json").json[0], run("pnl", new, "--json").json
     assert [issue for issue in document["issues"] if issue["adapter"] == "pnl"] == []
@@ -200,7 +200,7 @@ def test_a_wallet_whose_every_unit_was_bought_closes_to_the_last_digit(
 def test_transactions_say_what_each_cost_and_gained_and_together_they_are_the_report(
     run: Run, wallets: dict[str, str]
 ) -> None:
-    known = 0
+    known_count = 0
     for wallet in (wallets[name] for name in TRADERS):
         page, report = run("transactions", wallet, "--limit", "250", "--json").json, run("pnl", wallet, "--json").json
         by_transaction: dict[str, list[str]] = {}
@@ -213,9 +213,9 @@ def test_transactions_say_what_each_cost_and_gained_and_together_they_are_the_re
             expected = "N/A" if "N/A" in gains else text(total([Decimal(gain) for gain in gains]))
             assert each["closedPnl"] == expected
             assert expected != "N/A" or reasons
-            known += sum(row["closedPnl"] not in ("0", "N/A") for row in each["assetsOut"])
+            known_count += sum(row["closedPnl"] not in ("0", "N/A") for row in each["assetsOut"])
         assert by_transaction == {}, "every disposal is in a transaction of the list"
-    assert known > 5
+    assert known_count > 5
 
 
 @pytest.mark.slow("the rules have tests without a chain", only=["", "given", "received"])
@@ -264,14 +264,14 @@ def test_of_more_transactions_than_wanted_no_gain_is_computed(run: Run, wallets:
 def test_a_tax_year_has_the_gains_of_its_days_by_the_rules_of_a_jurisdiction(
     run: Run, wallets: dict[str, str], here: Path
 ) -> None:
-    whole = run("pnl", wallets["bob"], "--json").json
-    years = sorted({gain["time"][:4] for gain in whole["gains"]})
+    report = run("pnl", wallets["bob"], "--json").json
+    years = sorted({gain["time"][:4] for gain in report["gains"]})
     documents = [run("pnl", wallets["bob"], "--year", year, "--json").json for year in years]
     rows = [gain for document in documents for gain in document["gains"]]
-    assert [{**gain, "term": None} for gain in rows] == [{**gain, "term": None} for gain in whole["gains"]]
-    ours = run("pnl", wallets["bob"], "--year", years[0], "--jurisdiction", "us", "--parquet", "year.parquet")
-    assert "short-term" in ours.out
-    assert "lots over all wallets" in ours.out  # those by wallet begin with 2025
+    assert [{**gain, "term": None} for gain in rows] == [{**gain, "term": None} for gain in report["gains"]]
+    output = run("pnl", wallets["bob"], "--year", years[0], "--jurisdiction", "us", "--parquet", "year.parquet")
+    assert "short-term" in output.out
+    assert "lots over all wallets" in output.out  # those by wallet begin with 2025
     assert pl.read_parquet(here / "year.parquet")["term"].is_in(["short-term", "income", "N/A"]).all()
 
 
@@ -298,12 +298,12 @@ def test_a_tax_year_in_another_currency_needs_its_rates(run: Run, wallets: dict[
     in_chf = run("pnl", wallets["bob"], "--year", year, "--currency", "chf", "--json").json
     assert in_chf["currency"] == "CHF"
     assert Fraction(in_chf["fees"]) == Fraction(in_usd["fees"]) / 2
-    refused = run("pnl", wallets["bob"], "--year", year, "--currency", "XYZ")
-    assert refused.code != 0
-    assert "No rate of XYZ is known" in refused.err
-    refused = run("pnl", wallets["bob"], "--year", year, "--jurisdiction", "de", "--method", "lifo")
-    assert refused.code != 0
-    assert "not allowed in Germany" in refused.err
+    ran = run("pnl", wallets["bob"], "--year", year, "--currency", "XYZ")
+    assert ran.code != 0
+    assert "No rate of XYZ is known" in ran.err
+    ran = run("pnl", wallets["bob"], "--year", year, "--jurisdiction", "de", "--method", "lifo")
+    assert ran.code != 0
+    assert "not allowed in Germany" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -319,6 +319,6 @@ def test_a_tax_year_in_another_currency_needs_its_rates(run: Run, wallets: dict[
 def test_a_year_that_cannot_be_is_refused(
     run: Run, wallets: dict[str, str], options: tuple[str, ...], reason: str
 ) -> None:
-    refused = run("pnl", wallets["bob"], *options)
-    assert refused.code != 0
-    assert reason in " ".join(refused.err.split())
+    ran = run("pnl", wallets["bob"], *options)
+    assert ran.code != 0
+    assert reason in " ".join(ran.err.split())

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.node
 def test_sources_in_text_name_the_block_the_calls_and_the_price(run: Run, wallets: dict[str, str]) -> None:
     options = (wallets["frank"], "--chain", "local", "--sources")
     (document,) = run("portfolio", *options, "--json").json
-    out = run("portfolio", *options).out
+    text = run("portfolio", *options).out
     assets = [
         asset
         for chain in document["assetByProtocols"]["wallet"]["chains"].values()
@@ -21,11 +21,11 @@ def test_sources_in_text_name_the_block_the_calls_and_the_price(run: Run, wallet
     assert len(assets) > 2
     for asset in assets:
         sources = asset["sources"]
-        assert f"    block {sources['blockNumber']} {sources['blockHash']}\n" in out
-        assert f"    balance {asset['balance']}, raw {sources['raw']}\n" in out
+        assert f"    block {sources['blockNumber']} {sources['blockHash']}\n" in text
+        assert f"    balance {asset['balance']}, raw {sources['raw']}\n" in text
         if sources["priceSource"]:
-            assert f"    price {asset['price']}: {sources['priceSource']} of {sources['priceTime']}" in out
+            assert f"    price {asset['price']}: {sources['priceSource']} of {sources['priceTime']}" in text
         for call in sources["calls"]:
-            assert f"    {call['number']}: {call['signature'] or call['method']}" in out
-            assert f"= {', '.join(call['result'])}\n" in out
+            assert f"    {call['number']}: {call['signature'] or call['method']}" in text
+            assert f"= {', '.join(call['result'])}\n" in text
     assert "sources" not in run("portfolio", *options[:-1]).out

@@ -1,4 +1,4 @@
-"""An installation on PostgreSQL by its settings alone: the answers of one on files, also while the server restarts."""
+"""An installation on PostgreSQL answers as one on files does, also during restarts of the server."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def machine() -> Iterator[Server]:
         yield server
 
 
-def set_stores(folder: Path, url: str, more: str = "") -> None:
+def set_stores(folder: Path, url: str, extra: str = "") -> None:
     """Let the settings of a folder name a database, and start with nothing."""
     settings = folder / "chainfolio.toml"
-    settings.write_text(f'{settings.read_text()}\n{more}\n[tail]\nurl = "{url}"\n[state]\nurl = "{url}"\n')
+    settings.write_text(f'{settings.read_text()}\n{extra}\n[tail]\nurl = "{url}"\n[state]\nurl = "{url}"\n')
     shutil.rmtree(folder / "data")
 
 
 def answers(run: Run, wallets: dict[str, str]) -> dict[str, Any]:
-    """What the commands say of the chain, without the disk that they use."""
-    asked = [("status",), *(("transactions", wallet) for wallet in wallets.values())]
-    return {" ".join(words): run(*words, "--json").json for words in asked}
+    """Return the documents of the commands, without the used disk space."""
+    commands = [("status",), *(("transactions", wallet) for wallet in wallets.values())]
+    return {" ".join(command): run(*command, "--json").json for command in commands}
 
 
 @pytest.mark.slow("the next test indexes on PostgreSQL too, and tests/storage compares both stores")
@@ -78,21 +78,21 @@ def test_workers_index_parts_of_one_chain_at_once_as_one_command_does(
 
     async def work() -> tuple[set[str], int, int]:
         systems = [System(load(settings)) for _ in range(2)]
-        running, most, together = 0, 0, asyncio.Event()
+        running, peak, overlap = 0, 0, asyncio.Event()
         index = Collector.index
 
-        async def counted(self: Collector, *arguments: Any) -> None:
-            nonlocal running, most
+        async def index_counted(self: Collector, *arguments: Any) -> None:
+            nonlocal running, peak
             running += 1
-            most = max(most, running)
-            if most > 1:
-                together.set()
+            peak = max(peak, running)
+            if peak > 1:
+                overlap.set()
             async with asyncio.timeout(60):  # the first one waits for another, which it would be too quick to meet
-                await together.wait()
+                await overlap.wait()
             await index(self, *arguments)
             running -= 1
 
-        monkeypatch.setattr(Collector, "index", counted)
+        monkeypatch.setattr(Collector, "index", index_counted)
         try:
             async with opened(url) as first, opened(url) as second:
                 workers = [QueueWorker(system, queue) for system, queue in zip(systems, (first, second), strict=True)]
@@ -101,14 +101,14 @@ def test_workers_index_parts_of_one_chain_at_once_as_one_command_does(
                 kinds = {job.kind for job in await first.jobs()}
                 await asyncio.gather(*(worker.run(wait=False) for worker in workers))
                 assert await first.jobs() == []
-                return kinds, most, await workers[0].add_due()
+                return kinds, peak, await workers[0].add_due()
         finally:
             for system in systems:
                 await system.close()
 
-    kinds, most, more = asyncio.run(work())
+    kinds, peak, added = asyncio.run(work())
     assert kinds >= ({"accounts"} if watched else {"index"})
-    assert (most > 1, more) == (True, 0), "jobs of the chain ran at the same time, and left nothing"
+    assert (peak > 1, added) == (True, 0), "jobs of the chain ran at the same time, and left nothing"
     assert run("index", "local", "--json").json["blocks"] == 0
     on_postgresql = answers(run, wallets)
     for each in (on_files, on_postgresql):

@@ -1,4 +1,4 @@
-"""`chainfolio price`: what an asset was worth at a block or a moment, and why, at a node with real feeds."""
+"""`chainfolio price`: the price of an asset at a block or a time, with reasons, from real feeds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def priced(here: Path, url: str, deployment: Deployment, heartbeat_s: int) -> Pa
 
 
 def answer_of(node: LocalNode, deployment: Deployment, height: int) -> Decimal:
-    """What the feed says at a block, asked directly."""
+    """Return the feed's answer at a block."""
     latest = "latestRoundData()(uint80,int256,uint256,uint256,uint80)"
     return Decimal(node.call(deployment.feeds["ETH"], latest, block=height)[1]).scaleb(-8)
 
@@ -59,11 +59,11 @@ def test_a_price_at_a_past_block_is_what_the_feed_said_there_however_the_asset_i
 ) -> None:
     node, deployment = traded
     heights = (deployment.height + 5, deployment.height + 50)
-    said = [answer_of(node, deployment, height) for height in heights]
-    assert said[0] != said[1]
-    for height, usd in zip(heights, said, strict=True):
-        found = run("price", asset, "--at", str(height), "--json").json
-        assert (Decimal(found["price"]["usd"]), found["block"]["height"], found["asset"]) == (usd, height, COIN)
+    feed_prices = [answer_of(node, deployment, height) for height in heights]
+    assert feed_prices[0] != feed_prices[1]
+    for height, usd in zip(heights, feed_prices, strict=True):
+        answer = run("price", asset, "--at", str(height), "--json").json
+        assert (Decimal(answer["price"]["usd"]), answer["block"]["height"], answer["asset"]) == (usd, height, COIN)
 
 
 def test_a_moment_means_the_last_block_before_it_and_a_zone_counts(
@@ -74,8 +74,8 @@ def test_a_moment_means_the_last_block_before_it_and_a_zone_counts(
     time_s = int(node.block(height)["timestamp"], 16)
     after = datetime.fromtimestamp(time_s, UTC) + timedelta(seconds=1)
     summer = after.astimezone(timezone(timedelta(hours=2)))
-    for written in (after.isoformat(), summer.isoformat(), after.replace(tzinfo=None).isoformat()):
-        assert run("price", "ETH", "--at", written, "--json").json["block"]["height"] == height
+    for time_text in (after.isoformat(), summer.isoformat(), after.replace(tzinfo=None).isoformat()):
+        assert run("price", "ETH", "--at", time_text, "--json").json["block"]["height"] == height
 
 
 def test_what_was_answered_of_a_final_block_is_kept_and_the_reasons_stand_as_a_tree(
@@ -84,12 +84,12 @@ def test_what_was_answered_of_a_final_block_is_kept_and_the_reasons_stand_as_a_t
     _, deployment = traded
     at = str(deployment.height + 5)
     first = run("price", "ETH", "--at", at, "--json").json
-    again = run("price", "ETH", "--at", at, "--json").json
-    assert (first["kept"], again["kept"]) == (False, True)
-    assert first["price"] == again["price"]
-    shown = run("price", "ETH", "--at", at, "--explain").out
-    assert "├─ fixed does not know it" in shown or "├─ chainlink: " in shown
-    assert f"└─ chosen: {first['price']['usd']} USD of chainlink" in shown
+    repeated = run("price", "ETH", "--at", at, "--json").json
+    assert (first["kept"], repeated["kept"]) == (False, True)
+    assert first["price"] == repeated["price"]
+    output = run("price", "ETH", "--at", at, "--explain").out
+    assert "├─ fixed does not know it" in output or "├─ chainlink: " in output
+    assert f"└─ chosen: {first['price']['usd']} USD of chainlink" in output
 
 
 def test_why_there_is_no_price_is_said_without_being_asked(
@@ -99,14 +99,14 @@ def test_why_there_is_no_price_is_said_without_being_asked(
     priced(here, node.url, deployment, heartbeat_s=1)
     ran = run("price", "ETH", "--json")
     assert ran.json["price"] is None
-    (refused,) = [each for each in ran.json["sources"] if each["outcome"] == "refused"]
-    assert "stale" in refused["reason"]
-    assert "no price" in (shown := run("price", "ETH").out)
-    assert "chainlink refused: the feed's answer is stale" in shown
+    (refusal,) = [each for each in ran.json["sources"] if each["outcome"] == "refused"]
+    assert "stale" in refusal["reason"]
+    assert "no price" in (output := run("price", "ETH").out)
+    assert "chainlink refused: the feed's answer is stale" in output
 
 
 @pytest.mark.parametrize(
-    ("words", "field", "why"),
+    ("arguments", "field", "reason"),
     [
         (("NOSUCH",), "asset", "no token of the lists has the symbol 'NOSUCH'"),
         (("eip155:5/slip44:60",), "asset", "no configured chain is eip155:5"),
@@ -118,8 +118,8 @@ def test_why_there_is_no_price_is_said_without_being_asked(
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_the_cure(
-    run: Run, here_priced: Path, words: tuple[str, ...], field: str, why: str
+    run: Run, here_priced: Path, arguments: tuple[str, ...], field: str, reason: str
 ) -> None:
-    ran: Any = run("price", *words, "--json")
+    ran: Any = run("price", *arguments, "--json")
     assert (ran.code, ran.error["kind"], ran.error["field"]) == (2, "BadRequest", field)
-    assert why in ran.error["reason"]
+    assert reason in ran.error["reason"]

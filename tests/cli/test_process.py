@@ -1,4 +1,4 @@
-"""What a process sets before it begins."""
+"""Limits and memory settings of a process at its start."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_a_process_looks_for_no_rings_when_it_ends(monkeypatch: pytest.MonkeyPat
 
 def run(program: str) -> str:
     """Return what a Python program prints."""
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.strip().splitlines()[-1]
+    process = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    return process.stdout.strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize("command", ["serve", "worker", "index", "materialise"])
@@ -52,7 +52,7 @@ def test_arrow_and_everything_else_have_one_heap(command: str) -> None:
 
 
 def resident_growth_mb(prepare: str) -> float:
-    """Return by how many MB a process has grown after it freed 400 MB, all below a small block that it still uses."""
+    """Return the growth in MB of a process that freed 400 MB below a small block in use."""
     return float(
         run(
             "import os, chainfolio.cli.process as process\n"

@@ -28,25 +28,25 @@ def stored(here: Path) -> Path:
     """Settings, a file of three wallets, and two days of two of them."""
     (here / "chainfolio.toml").write_text('data = "d"\n[chains.ethereum]\nrpc = ["http://127.0.0.1:9"]\n')
     (here / "wallets.txt").write_text("\n".join(WALLETS) + "  # the last has no snapshot\n")
-    held = [
+    holdings = [
         SnapshotAsset(NATIVE, 2 * 10**18, value="1"),
         SnapshotAsset(USDC, 10**6, 6, value="1", side="borrowed", name="Loan"),
     ]
-    snapshots = [Snap(each, day, 100 + day, held) for each in WALLETS[:2] for day in range(2)]
+    snapshots = [Snap(each, day, 100 + day, holdings) for each in WALLETS[:2] for day in range(2)]
     write_snapshots(here / "d" / "lake", snapshots)
     write_prices(here / "d" / "lake", [(100, NATIVE, "10.25", None), (101, NATIVE, "20", None)])
     return here
 
 
-def asked(*more: str) -> tuple[str, ...]:
-    return ("recompute", "--accounts", "wallets.txt", "--chain", "ethereum", *more)
+def recompute_command(*options: str) -> tuple[str, ...]:
+    return ("recompute", "--accounts", "wallets.txt", "--chain", "ethereum", *options)
 
 
 DAYS = ("--from", "2025-01-01", "--to", "2025-01-31")
 
 
 def test_a_block_gives_a_value_for_each_account(run: Run, stored: Path) -> None:
-    document = run(*asked("--block", "100", "--json")).json
+    document = run(*recompute_command("--block", "100", "--json")).json
     assert [(each["address"], each["value"]) for each in document["values"]] == [(each, "19.5") for each in WALLETS[:2]]
     assert document["values"][0] == {
         "address": WALLETS[0],
@@ -61,11 +61,11 @@ def test_a_block_gives_a_value_for_each_account(run: Run, stored: Path) -> None:
 
 
 def test_days_are_printed_as_a_table_and_as_csv(run: Run, stored: Path) -> None:
-    ran = run(*asked(*DAYS))
+    ran = run(*recompute_command(*DAYS))
     assert ran.code == 0
     assert (ran.out.count("19.50"), ran.out.count("39.00")) == (2, 2)
     assert f"1 account without a stored snapshot, the first {WALLETS[2]}" in ran.err
-    lines = run(*asked(*DAYS, "--csv")).out.splitlines()
+    lines = run(*recompute_command(*DAYS, "--csv")).out.splitlines()
     assert lines[:2] == [
         "address,day,block,completeness,value,valued,unpriced",
         f"{WALLETS[0]},2025-01-01,100,complete,19.5,2,0",
@@ -76,8 +76,8 @@ def test_days_are_printed_as_a_table_and_as_csv(run: Run, stored: Path) -> None:
 def test_processes_print_and_write_what_inline_does(run: Run, stored: Path) -> None:
     outputs, files = list[str](), list[bytes]()
     for executor in ("inline", "processes"):
-        outputs.append(run(*asked(*DAYS, "--json", "--executor", executor, "--workers", "1")).out)
-        assert run(*asked(*DAYS, "--executor", executor, "--workers", "1", "--out", "v.parquet")).code == 0
+        outputs.append(run(*recompute_command(*DAYS, "--json", "--executor", executor, "--workers", "1")).out)
+        assert run(*recompute_command(*DAYS, "--executor", executor, "--workers", "1", "--out", "v.parquet")).code == 0
         files.append(Path("v.parquet").read_bytes())
     assert outputs[0] == outputs[1] != ""
     assert files[0] == files[1]
@@ -85,8 +85,8 @@ def test_processes_print_and_write_what_inline_does(run: Run, stored: Path) -> N
 
 
 def test_a_delta_table_is_replaced_in_one_commit(run: Run, stored: Path) -> None:
-    assert run(*asked(*DAYS, "--out", "values")).out == "values: 4 values\n"
-    assert run(*asked("--block", "500", "--out", "values")).code == 0
+    assert run(*recompute_command(*DAYS, "--out", "values")).out == "values: 4 values\n"
+    assert run(*recompute_command("--block", "500", "--out", "values")).code == 0
     table = DeltaTable("values")
     assert table.version() == 1
     rows = pl.DataFrame(pl.from_arrow(table.to_pyarrow_table()))
@@ -95,8 +95,8 @@ def test_a_delta_table_is_replaced_in_one_commit(run: Run, stored: Path) -> None
 
 
 def test_no_stored_snapshot_gives_an_empty_answer(run: Run, stored: Path) -> None:
-    assert run(*asked("--block", "1", "--json")).json["values"] == []
-    assert run(*asked("--block", "1", "--out", "v.parquet")).code == 0
+    assert run(*recompute_command("--block", "1", "--json")).json["values"] == []
+    assert run(*recompute_command("--block", "1", "--out", "v.parquet")).code == 0
     assert pl.read_parquet("v.parquet").height == 0
 
 
@@ -116,16 +116,16 @@ def test_no_stored_snapshot_gives_an_empty_answer(run: Run, stored: Path) -> Non
     ids=["none", "both", "half", "negative", "reversed", "no-day", "workers", "ray", "out"],
 )
 def test_what_cannot_be_computed_is_refused(run: Run, stored: Path, options: tuple[str, ...], message: str) -> None:
-    ran = run(*asked(*options, "--json"))
+    ran = run(*recompute_command(*options, "--json"))
     assert ran.code in (2, 5), ran.out
     assert message in ran.out
 
 
 def test_a_file_without_accounts_of_the_chain_is_refused(run: Run, stored: Path) -> None:
     Path("wallets.txt").write_text("# nothing\n")
-    assert "wallets.txt has no address" in run(*asked("--block", "1")).err
+    assert "wallets.txt has no address" in run(*recompute_command("--block", "1")).err
     Path("wallets.txt").write_text("So11111111111111111111111111111111111111112\n")
-    assert run(*asked("--block", "1")).code == 2
+    assert run(*recompute_command("--block", "1")).code == 2
 
 
 def test_a_result_that_cannot_replace_a_file_leaves_it(tmp_path: Path) -> None:
@@ -145,11 +145,11 @@ def test_a_lake_and_results_in_a_bucket_are_reached_by_the_settings(
     lake = f'[lake]\nuri = "{bucket_lake.uri}"\nendpoint = "{s3.url}"\nregion = "eu-central-1"\n'
     Path("chainfolio.toml").write_text(f'data = "d"\n{lake}[chains.ethereum]\nrpc = ["http://127.0.0.1:9"]\n')
     Path("wallets.txt").write_text(WALLETS[0])
-    out = ("--out", f"{s3.bucket()}/values")
-    (value,) = run(*asked("--block", "100", "--json", *out)).json["values"]
+    output_options = ("--out", f"{s3.bucket()}/values")
+    (value,) = run(*recompute_command("--block", "100", "--json", *output_options)).json["values"]
     assert value["value"] == "1"
     with s3.failing("denied"):
-        ran = run(*asked("--block", "100", *out))
+        ran = run(*recompute_command("--block", "100", *output_options))
     assert (ran.code, "not-to-be-shown" in ran.err, "AKIAEXAMPLE" in ran.err) == (5, False, False)
 
 
@@ -171,7 +171,12 @@ def test_an_interrupt_ends_the_command_and_its_workers(stored: Path) -> None:
         stored / "d" / "lake", [Snap(each, 5, 700, [SnapshotAsset(USDC, 1, 6, "1")]) for each in wallets], 1
     )
     Path("wallets.txt").write_text("\n".join(wallets))
-    command = [sys.executable, "-m", "chainfolio", *asked(*DAYS, "--executor", "processes", "--workers", "2")]
+    command = [
+        sys.executable,
+        "-m",
+        "chainfolio",
+        *recompute_command(*DAYS, "--executor", "processes", "--workers", "2"),
+    ]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -1,4 +1,4 @@
-"""`chainfolio reconcile` through the real command line: what it prints, how it ends, and where its result is shown."""
+"""`chainfolio reconcile` on the command line: output, exit codes, and its result in other commands."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ pytestmark = pytest.mark.node
 
 
 class Lived:
-    """A wallet with honest coins, one whose token grows without events, and one that was only sent that token."""
+    """Wallets: honest coins alone, with a token that grows without events, and with that token alone."""
 
     def __init__(self, node: LocalNode) -> None:
         self.node = node
         owner, self.plain, self.other, self.dusted = node.accounts[:4]
         self.token = drifting(node, owner)
-        everybody = (self.plain, self.other, self.dusted)
-        node.settle([tx(owner, self.token, "mint(address,uint256)", who, 1_000) for who in everybody])
-        node.settle([tx(self.other, self.token, "transfer(address,uint256)", owner, 0)])  # an act of its own
+        wallets = (self.plain, self.other, self.dusted)
+        node.settle([tx(owner, self.token, "mint(address,uint256)", wallet, 1_000) for wallet in wallets])
+        node.settle(
+            [tx(self.other, self.token, "transfer(address,uint256)", owner, 0)]
+        )  # a transaction of the wallet itself
         node.settle([tx(self.plain, self.token, "transfer(address,uint256)", owner, 1_000)])
         node.mine(5)
         self.grown = [node.settle([tx(owner, self.token, "rebase(uint256)", rate * WAD)]) for rate in (2, 3)]
@@ -54,11 +56,11 @@ def test_an_account_without_a_difference_is_proven_and_one_with_some_is_told_blo
     assert run("watch", lived.plain, lived.other).code == 0
     ran = run("reconcile", lived.plain, lived.plain.lower(), "--json")
     assert ran.code == 0, ran.out + ran.err
-    (found,) = ran.json
-    assert (found["address"], found["lastBlock"]) == (lived.plain.lower(), lived.node.height)
-    assert found["blockHash"] == lived.node.block()["hash"]
-    assert (found["counts"]["equal"], found["differences"]) == (2, [])
-    for each in found["assets"]:
+    (report,) = ran.json
+    assert (report["address"], report["lastBlock"]) == (lived.plain.lower(), lived.node.height)
+    assert report["blockHash"] == lived.node.block()["hash"]
+    assert (report["counts"]["equal"], report["differences"]) == (2, [])
+    for each in report["assets"]:
         assert int(each["opening"]) + int(each["movements"]) == int(each["balance"]), each
     (estimated,) = run("reconcile", lived.other, "--estimate", "--json").json
     assert (estimated["differing"], estimated["requests"] > 0) == (1, True)
@@ -66,8 +68,8 @@ def test_an_account_without_a_difference_is_proven_and_one_with_some_is_told_blo
     ran = run("reconcile", lived.other, lived.plain, "--checkpoints", "3", "--json")
     assert ran.code == 12
     assert [each["address"] for each in ran.json] == [lived.other.lower(), lived.plain.lower()]
-    told = [(each["block"], each["amount"], each["cause"]) for each in ran.json[0]["differences"]]
-    assert told == [(height, "1000", "rebasing") for height in lived.grown]
+    differences = [(each["block"], each["amount"], each["cause"]) for each in ran.json[0]["differences"]]
+    assert differences == [(height, "1000", "rebasing") for height in lived.grown]
 
 
 def test_a_token_that_strangers_sent_is_listed_apart_and_changes_no_exit_code(
@@ -76,11 +78,11 @@ def test_a_token_that_strangers_sent_is_listed_apart_and_changes_no_exit_code(
     assert run("watch", lived.dusted).code == 0
     ran = run("reconcile", lived.dusted, "--json")
     assert ran.code == 0, ran.out + ran.err
-    (found,) = ran.json
-    assert (found["differences"], found["more"]) == ([], [])
-    assert (found["counts"]["equal"], found["counts"]["untrusted"]) == (1, 1)
+    (report,) = ran.json
+    assert (report["differences"], report["more"]) == ([], [])
+    assert (report["counts"]["equal"], report["counts"]["untrusted"]) == (1, 1)
     token = f"eip155:31337/erc20:{lived.token.lower()}"
-    (apart,) = found["untrusted"]
+    (apart,) = report["untrusted"]
     assert (apart["cause"], apart["count"], apart["assets"]) == ("rebasing", 1, [token])
     assert "untrusted, listed apart: " in run("reconcile", lived.dusted).out
     assert not run("status", "--json").json["chains"][0]["reconciled"][0]["differences"]
@@ -104,15 +106,15 @@ def test_a_difference_has_the_name_and_the_scaled_amount_of_its_token(
     with LocalNode() as node:
         deployment = deploy(node)
         token, owner = deployment.tokens["USDC"].address, deployment.accounts["alice"]
-        other = node.accounts[9]
-        node.settle([tx(owner, token, "transfer(address,uint256)", other, 2_000_000)])
-        node.settle([tx(other, token, "transfer(address,uint256)", owner, 0)])  # an act of its own
+        wallet = node.accounts[9]
+        node.settle([tx(owner, token, "transfer(address,uint256)", wallet, 2_000_000)])
+        node.settle([tx(wallet, token, "transfer(address,uint256)", owner, 0)])  # a transaction of the wallet itself
         node.mine(2)
-        set_balance(node, token, other, 5_250_000)
+        set_balance(node, token, wallet, 5_250_000)
         node.mine(BEHIND)
         configure(here, node.url, chain="local", more=f'facts = "{ROOT / "configs" / "chains" / "local.toml"}"')
-        assert run("watch", other).code == 0
-        ran = run("reconcile", other)
+        assert run("watch", wallet).code == 0
+        ran = run("reconcile", wallet)
     assert ran.code == 12
     (row,) = [line for line in ran.out.splitlines() if line.startswith("USDC ")]
     assert " -999996.75 " in row
@@ -123,12 +125,12 @@ def test_a_difference_has_the_name_and_the_scaled_amount_of_its_token(
 def set_balance(node: LocalNode, token: str, owner: str, raw: int) -> None:
     """Change what a token says that an account has, without an event."""
     for slot in range(12):
-        place = "0x" + keccak(bytes.fromhex(f"{owner[2:]:0>64}{slot:064x}")).hex()
-        before = node.rpc("eth_getStorageAt", token, place, "latest")
-        node.rpc("anvil_setStorageAt", token, place, f"0x{raw:064x}")
+        storage_slot = "0x" + keccak(bytes.fromhex(f"{owner[2:]:0>64}{slot:064x}")).hex()
+        before = node.rpc("eth_getStorageAt", token, storage_slot, "latest")
+        node.rpc("anvil_setStorageAt", token, storage_slot, f"0x{raw:064x}")
         if node.call(token, "balanceOf(address)(uint256)", owner) == raw:
             return
-        node.rpc("anvil_setStorageAt", token, place, before)
+        node.rpc("anvil_setStorageAt", token, storage_slot, before)
     raise AssertionError("the token keeps its balances elsewhere")
 
 
@@ -136,10 +138,10 @@ def test_the_result_is_shown_by_status_and_beside_answers(run: Run, configured: 
     assert run("watch", lived.other).code == 0
     assert run("reconcile", lived.other).code == 12
     (chain,) = run("status", "--json").json["chains"]
-    (kept,) = chain["reconciled"]
-    assert (kept["account"], kept["last"]) == (lived.other.lower(), lived.node.height)
-    assert kept["counts"] == {"equal": 1, "differs": 1, "unreadable": 0, "unindexed": 0, "untrusted": 0}
-    assert [each["block"] for each in kept["differences"]] == lived.grown
+    (summary,) = chain["reconciled"]
+    assert (summary["account"], summary["last"]) == (lived.other.lower(), lived.node.height)
+    assert summary["counts"] == {"equal": 1, "differs": 1, "unreadable": 0, "unindexed": 0, "untrusted": 0}
+    assert [each["block"] for each in summary["differences"]] == lived.grown
     assert f"{lived.other.lower()} reconciled from block 0 to {lived.node.height}" in run("status").out
     (portfolio,) = run("portfolio", lived.other, "--json").json
     (issue,) = (each for each in portfolio["issues"] if each["adapter"] == "reconcile")
@@ -155,8 +157,8 @@ def test_a_history_that_lacks_blocks_makes_answers_partial(run: Run, configured:
     assert run("watch", lived.plain, "--from", "4").code == 0
     ran = run("reconcile", lived.plain, "--from", "0", "--json")
     assert ran.code == 12
-    (found,) = ran.json
-    assert {each["cause"] for each in found["differences"]} == {"not_indexed"}
+    (report,) = ran.json
+    assert {each["cause"] for each in report["differences"]} == {"not_indexed"}
     (portfolio,) = run("portfolio", lived.plain, "--json").json
     assert portfolio["completeness"] == "partial"
     assert run("watch", lived.plain, "--from", "0").code == 0
@@ -167,7 +169,7 @@ def test_a_history_that_lacks_blocks_makes_answers_partial(run: Run, configured:
 
 @pytest.mark.slow("other options are refused in the same way", fast=["options0*", "options3*"])
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "message"),
     [
         (("--checkpoints", "0"), 2, "checkpoints: at least 1"),
         (("--from", "-1"), 2, "from: a block height is at least 0"),
@@ -177,10 +179,10 @@ def test_a_history_that_lacks_blocks_makes_answers_partial(run: Run, configured:
     ],
 )
 def test_what_cannot_be_meant_is_refused(
-    run: Run, configured: Path, lived: Lived, options: tuple[str, str], code: int, said: str
+    run: Run, configured: Path, lived: Lived, options: tuple[str, str], code: int, message: str
 ) -> None:
     assert run("watch", lived.other).code == 0
     ran = run("reconcile", lived.other, *options)
     assert ran.code == code, ran.err
-    assert said in ran.err
+    assert message in ran.err
     assert run("reconcile", "0x" + "00" * 20).code == 2

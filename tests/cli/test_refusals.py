@@ -1,4 +1,4 @@
-"""What cannot be done is said with its remedy, in words or as one JSON object, and with the right exit code."""
+"""Refusals have a remedy, as text or as one JSON object, and the right exit code."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_chain_without_endpoint_is_refused_with_the_key_to_set(run: Run, here:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[server]\nprot = 1", "unknown key `prot` in [server]; did you mean `port`?"),
         ("x = ", "not valid TOML"),
@@ -84,13 +84,13 @@ def test_a_chain_without_endpoint_is_refused_with_the_key_to_set(run: Run, here:
 )
 @pytest.mark.parametrize("command", ["doctor", "serve", "worker", "sql", "demo-less"])
 def test_wrong_settings_stop_every_command_before_it_begins(
-    run: Run, here: Path, text: str, said: str, command: str
+    run: Run, here: Path, text: str, message: str, command: str
 ) -> None:
     (here / "chainfolio.toml").write_text(text)
     arguments = {"sql": ["sql", "SELECT 1"], "demo-less": ["account", "list"]}.get(command, [command])
     ran = run(*arguments)
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert message in ran.err
     assert list(here.iterdir()) == [here / "chainfolio.toml"]
 
 
@@ -163,7 +163,7 @@ def test_a_command_ends_with_its_code_and_says_why_on_standard_error_alone(here:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """An address where somebody takes every connection, and says nothing."""
+    """Yield the URL of a server that accepts every connection and never answers."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen(100)
@@ -185,10 +185,10 @@ def test_a_node_that_never_said_anything_is_named_meanwhile_and_given_up_after_t
     assert (ran.code, ran.error["kind"], ran.error["source"]) == (3, "NoResponse", name)
     assert ran.error["message"].endswith("no answer within 1 s")
     assert "is the address right" in ran.error["remedy"]
-    said = [record.getMessage() for record in caplog.records]
+    messages = [record.getMessage() for record in caplog.records]
     # The portfolio, and the rates of other currencies beside it, twice each.
-    assert said.count(f"{name}: no answer yet after 0.2 s") == 4
-    assert said.index(f"{name}: no answer yet after 0.2 s") < said.index(
+    assert messages.count(f"{name}: no answer yet after 0.2 s") == 4
+    assert messages.index(f"{name}: no answer yet after 0.2 s") < messages.index(
         f"{name}: no answer within 1 s (NoResponse, 1 so far)"
     )
     assert "s3cr3t" not in ran.out + ran.err
@@ -209,12 +209,12 @@ def test_each_way_to_write_a_symbol_of_several_tokens_works_when_it_is_pasted(
         "".join(f'[chains.{key}]\nrpc = ["{dead}"]\n' for key in ("ethereum", "base", "arbitrum"))
     )
     ran = run("price", symbol, "--json")
-    said = f"asset: several tokens have the symbol {symbol.rpartition(':')[2]!r}"
-    assert (ran.code, ran.error["message"]) == (2, said)
-    ways = [way.split(" ")[0] for way in ran.error["remedy"].removeprefix("write ").split(" or ")]
-    assert len(ways) == len(begins)
-    assert all(any(way.startswith(each) for way in ways) for each in begins), ways
-    assert {run("price", way, "--json").error["kind"] for way in ways} == {"Unreachable"}
+    message = f"asset: several tokens have the symbol {symbol.rpartition(':')[2]!r}"
+    assert (ran.code, ran.error["message"]) == (2, message)
+    spellings = [spelling.split(" ")[0] for spelling in ran.error["remedy"].removeprefix("write ").split(" or ")]
+    assert len(spellings) == len(begins)
+    assert all(any(spelling.startswith(each) for spelling in spellings) for each in begins), spellings
+    assert {run("price", spelling, "--json").error["kind"] for spelling in spellings} == {"Unreachable"}
 
 
 def test_where_no_list_has_a_symbol_it_is_said_how_any_token_is_written(run: Run, here: Path, dead: str) -> None:
@@ -273,12 +273,12 @@ def test_an_unknown_dataset_is_refused_with_those_there_are(run: Run, here: Path
     ran = run("index", "ethereum", "--datasets", "transfers,gossip", "--json")
     assert ran.code == 2
     assert ran.error["message"] == "datasets: ethereum has no dataset `gossip`"
-    known = "blocks, transactions, native, transfers, approvals, internal, withdrawals, events"
-    assert ran.error["remedy"] == f"there are: {known}"
+    datasets = "blocks, transactions, native, transfers, approvals, internal, withdrawals, events"
+    assert ran.error["remedy"] == f"there are: {datasets}"
 
 
 @pytest.mark.parametrize(
-    ("address", "more", "said"),
+    ("address", "options", "message"),
     [
         (ALICE, ("--limit", "0"), "limit: 0 is not between 1 and 250"),
         (ALICE, ("--limit", "251"), "limit: 251 is not between 1 and 250"),
@@ -287,12 +287,12 @@ def test_an_unknown_dataset_is_refused_with_those_there_are(run: Run, here: Path
     ],
 )
 def test_transactions_that_cannot_be_meant_are_refused(
-    run: Run, here: Path, dead: str, address: str, more: tuple[str, ...], said: str
+    run: Run, here: Path, dead: str, address: str, options: tuple[str, ...], message: str
 ) -> None:
     configure(here, dead)
-    ran = run("transactions", address, *more, "--json")
+    ran = run("transactions", address, *options, "--json")
     assert ran.code == 2
-    assert said in ran.error["message"]
+    assert message in ran.error["message"]
 
 
 def test_an_unknown_table_is_refused_with_those_there_are(run: Run, here: Path, dead: str) -> None:
@@ -336,7 +336,7 @@ SOLANA = "Gxg1WonE51gka27Gjaj1yxzMVekv8heKwuGFfUrFBrNL"
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("portfolio", SOLANA, "--chain", "ethereum", "--block", "5"),
         ("portfolio", SOLANA, "--chain", "ethereum"),
@@ -349,10 +349,10 @@ SOLANA = "Gxg1WonE51gka27Gjaj1yxzMVekv8heKwuGFfUrFBrNL"
     ],
 )
 def test_an_account_of_another_kind_is_refused_before_a_node_is_asked(
-    run: Run, here: Path, dead: str, words: tuple[str, ...]
+    run: Run, here: Path, dead: str, arguments: tuple[str, ...]
 ) -> None:
     configure(here, dead)
-    ran = run(*words, "--json")
+    ran = run(*arguments, "--json")
     assert (ran.code, ran.error["field"]) == (2, "address")
 
 
@@ -360,8 +360,8 @@ def test_of_chains_of_several_kinds_the_only_one_of_an_account_need_not_be_named
     run: Run, here: Path, dead: str
 ) -> None:
     configure(here, dead, more=f'[chains.solana]\nadapter = "solana"\nrpc = ["{dead}"]')
-    for words in (("approvals", ALICE), ("verify", ALICE), ("portfolio", ALICE, "--block", "5")):
-        assert run(*words, "--json").code == 3  # the node is asked, and is dead
+    for arguments in (("approvals", ALICE), ("verify", ALICE), ("portfolio", ALICE, "--block", "5")):
+        assert run(*arguments, "--json").code == 3  # the node is asked, and is dead
 
 
 def test_an_unknown_currency_is_refused_with_those_there_are(run: Run, here: Path, dead: str) -> None:

@@ -1,4 +1,4 @@
-"""Commands at a node that is named on the command line: no settings, no index, and no file that stays behind."""
+"""Commands with `--rpc` need no settings and no index, and leave no file."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def files(folder: Path) -> list[str]:
 
 def test_a_node_is_enough_for_a_portfolio_and_nothing_is_written(run: Run, fantom: LocalNode, here: Path) -> None:
     registry = TokenRegistry(CONFIGS / "tokens" / "fantom.csv", INFO)
-    held = registry.assets_on(2)[-1].reference
-    fantom.rpc("anvil_setCode", held, TOKEN)
+    token = registry.assets_on(2)[-1].reference
+    fantom.rpc("anvil_setCode", token, TOKEN)
     fantom.mine()
     ran = run("portfolio", ALICE, "--rpc", fantom.url, "--json", "--explain")
     (document,) = ran.json
     wallet = document["assetByProtocols"]["wallet"]["chains"]["fantom"]["protocolPositions"]["WALLET"]["assets"]
-    assert {asset["contract"]: asset["balance"] for asset in wallet}.keys() == {ETHER, held}
+    assert {asset["contract"]: asset["balance"] for asset in wallet}.keys() == {ETHER, token}
     assert document["completeness"] == "partial"
     (missing,) = [issue for issue in document["issues"] if issue["adapter"] == "index"]
     assert f"chainfolio watch {ALICE} --chain fantom" in missing["reason"]
@@ -78,7 +78,7 @@ def test_a_table_ends_with_the_command_that_reads_what_is_missing(run: Run, fant
 def test_several_nodes_are_several_chains_or_one_chain_more_than_once(
     run: Run, fantom: LocalNode, local: LocalNode
 ) -> None:
-    nodes = [word for url in (fantom.url, f"{fantom.url}/?b", local.url) for word in ("--rpc", url)]
+    nodes = [argument for url in (fantom.url, f"{fantom.url}/?b", local.url) for argument in ("--rpc", url)]
     assert run("portfolio", ALICE, *nodes, "--json").json[0]["chains"].keys() == {"fantom", "local"}
     assert run("portfolio", ALICE, *nodes, "--chain", "fantom", "--json").json[0]["chains"].keys() == {"fantom"}
     ran = run("portfolio", ALICE, *nodes, "--chain", "base")
@@ -104,12 +104,12 @@ def test_other_commands_take_a_node_too(run: Run, local: LocalNode, here: Path, 
 def test_a_registry_token_that_is_held_is_verified_and_nothing_is_written(
     run: Run, fantom: LocalNode, here: Path
 ) -> None:
-    held = TokenRegistry(CONFIGS / "tokens" / "fantom.csv", INFO).assets_on(2)[-1].reference
-    fantom.rpc("anvil_setCode", held, TOKEN)
+    token = TokenRegistry(CONFIGS / "tokens" / "fantom.csv", INFO).assets_on(2)[-1].reference
+    fantom.rpc("anvil_setCode", token, TOKEN)
     fantom.mine()
     ran = run("verify", ALICE, "--rpc", fantom.url, "--block", str(fantom.height), "--json")
     assert ran.code in (0, 11)
-    assert f"eip155:250/erc20:{held}" in {check["asset"] for check in ran.json["checks"]}
+    assert f"eip155:250/erc20:{token}" in {check["asset"] for check in ran.json["checks"]}
     assert files(here) == []
 
 
@@ -119,9 +119,9 @@ def test_what_needs_an_index_says_so_at_a_node_too(run: Run, local: LocalNode) -
         assert (ran.code, ran.error["kind"]) == (4, "NotIndexed")
 
 
-@pytest.mark.parametrize("written", ["ws://127.0.0.1:8545", "127.0.0.1:8545", "http://", "env:NO_SUCH_NODE"])
-def test_what_is_no_address_of_a_node_is_refused(run: Run, written: str) -> None:
-    ran = run("portfolio", ALICE, "--rpc", written, "--json")
+@pytest.mark.parametrize("address", ["ws://127.0.0.1:8545", "127.0.0.1:8545", "http://", "env:NO_SUCH_NODE"])
+def test_what_is_no_address_of_a_node_is_refused(run: Run, address: str) -> None:
+    ran = run("portfolio", ALICE, "--rpc", address, "--json")
     assert (ran.code, ran.error["kind"], ran.error["field"]) == (2, "BadRequest", "rpc")
 
 

@@ -1,4 +1,4 @@
-"""Commands at nodes of every kind that are named on the command line: each is recognised, and so is its address."""
+"""Commands with `--rpc` recognise nodes of every kind, and their addresses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Place:
 
 
 @pytest.fixture(scope="module", params=["evm", "solana", "tron", "starknet", "beacon"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def stand_in(request: pytest.FixtureRequest) -> Iterator[Place]:
     """A real node or a stand-in of each kind."""
     with ExitStack() as stack:
         try:
@@ -102,12 +102,12 @@ def _beacon_facts(url: str, folder: Path) -> Path:
 
 
 @pytest.mark.slow("starts a node of every kind")
-def test_a_node_of_any_kind_is_recognised(run: Run, place: Place, here: Path) -> None:
-    (here / "chainfolio.toml").write_text(place.settings(here))
-    ran = run("status", "--rpc", place.url, "--json")
-    assert [chain["kind"] for chain in ran.json["chains"]] == [place.kind]
-    if place.kind in ADDRESSES:
-        ran = run("portfolio", ADDRESSES[place.kind], "--rpc", place.url, "--json")
+def test_a_node_of_any_kind_is_recognised(run: Run, stand_in: Place, here: Path) -> None:
+    (here / "chainfolio.toml").write_text(stand_in.settings(here))
+    ran = run("status", "--rpc", stand_in.url, "--json")
+    assert [chain["kind"] for chain in ran.json["chains"]] == [stand_in.kind]
+    if stand_in.kind in ADDRESSES:
+        ran = run("portfolio", ADDRESSES[stand_in.kind], "--rpc", stand_in.url, "--json")
         assert ran.code == 0, ran.out + ran.err
         assert ran.json[0]["chains"]
 
@@ -116,36 +116,38 @@ TWINS = ("evm", "tron")  # an address 0x… is one of Tron where the chain is
 
 
 @pytest.mark.slow("slower nodes to start; other kinds show the same", only=["starknet", "beacon"])
-def test_an_address_of_another_kind_than_the_node_is_an_error(run: Run, place: Place, here: Path) -> None:
-    (here / "chainfolio.toml").write_text(place.settings(here))
-    others = [address for kind, address in ADDRESSES.items() if kind != place.kind and (kind, place.kind) != TWINS]
-    assert len(others) >= 2
-    for address in others:
+def test_an_address_of_another_kind_than_the_node_is_an_error(run: Run, stand_in: Place, here: Path) -> None:
+    (here / "chainfolio.toml").write_text(stand_in.settings(here))
+    addresses = [
+        address for kind, address in ADDRESSES.items() if kind != stand_in.kind and (kind, stand_in.kind) != TWINS
+    ]
+    assert len(addresses) >= 2
+    for address in addresses:
         for command in ("portfolio", "nav", "watch", "pnl"):
-            ran = run(command, address, "--rpc", place.url, "--json")
+            ran = run(command, address, "--rpc", stand_in.url, "--json")
             assert (ran.code, ran.error["kind"], ran.error["field"]) == (2, "BadRequest", "address"), address
             assert "no chain of its kind" in ran.error["message"]
 
 
 @pytest.mark.slow("slower nodes to start; other kinds show the same", only=["starknet", "beacon"])
-@pytest.mark.parametrize("place", ["tron", "starknet", "beacon"], indirect=True)  # no file describes these nodes
-def test_an_unknown_chain_of_any_kind_is_refused_by_its_identity(run: Run, place: Place) -> None:
-    ran = run("portfolio", ALICE, "--rpc", place.url, "--json")
+@pytest.mark.parametrize("stand_in", ["tron", "starknet", "beacon"], indirect=True)  # no file describes these nodes
+def test_an_unknown_chain_of_any_kind_is_refused_by_its_identity(run: Run, stand_in: Place) -> None:
+    ran = run("portfolio", ALICE, "--rpc", stand_in.url, "--json")
     assert (ran.code, ran.error["kind"], ran.error["field"]) == (2, "BadRequest", "rpc")
-    assert f"of the kind `{place.kind}`" in ran.error["message"]
+    assert f"of the kind `{stand_in.kind}`" in ran.error["message"]
 
 
-@pytest.mark.parametrize("place", ["tron"], indirect=True)
-def test_an_address_of_hex_is_one_of_tron_at_a_node_of_tron(run: Run, place: Place, here: Path) -> None:
-    (here / "chainfolio.toml").write_text(place.settings(here))
+@pytest.mark.parametrize("stand_in", ["tron"], indirect=True)
+def test_an_address_of_hex_is_one_of_tron_at_a_node_of_tron(run: Run, stand_in: Place, here: Path) -> None:
+    (here / "chainfolio.toml").write_text(stand_in.settings(here))
     (by_hex,), (by_text,) = (
-        run("portfolio", each, "--rpc", place.url, "--json").json for each in (f"0x{PERSON}", TRON)
+        run("portfolio", each, "--rpc", stand_in.url, "--json").json for each in (f"0x{PERSON}", TRON)
     )
     assert by_hex["address"] == by_text["address"] == TRON
     (asset,) = by_hex["assetByProtocols"]["wallet"]["chains"]["tron"]["protocolPositions"]["WALLET"]["assets"]
     assert asset["balance"] == "7"
     (here / "wallets").write_text(f"0x{PERSON}\n")
-    ran = run("portfolio", "--from", "wallets", "--rpc", place.url, "--json")
+    ran = run("portfolio", "--from", "wallets", "--rpc", stand_in.url, "--json")
     assert json.loads(ran.out)["address"] == TRON
 
 
@@ -178,11 +180,11 @@ def test_a_server_that_is_no_node_is_refused_without_waiting(run: Run, web_page:
     assert waited == []
 
 
-@pytest.mark.parametrize("words", [("portfolo", ALICE), ("portfolio", "--blok", "5"), ("approvals",), ()])
-def test_a_usage_error_is_one_json_object_if_json_is_wanted(run: Run, words: tuple[str, ...]) -> None:
-    ran = run(*words, "--json")
+@pytest.mark.parametrize("arguments", [("portfolo", ALICE), ("portfolio", "--blok", "5"), ("approvals",), ()])
+def test_a_usage_error_is_one_json_object_if_json_is_wanted(run: Run, arguments: tuple[str, ...]) -> None:
+    ran = run(*arguments, "--json")
     assert (ran.code, ran.error["kind"], ran.error["field"], ran.err) == (2, "UsageError", "usage", "")
     assert ran.error["usage"].startswith("usage: chainfolio")
-    plain = run(*words)
+    plain = run(*arguments)
     assert (plain.code, plain.out) == (2, "")
     assert plain.err == f"{ran.error['usage']}{ran.error['program']}: error: {ran.error['reason']}\n"

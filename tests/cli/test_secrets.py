@@ -88,13 +88,13 @@ def test_no_command_shows_or_stores_a_configured_secret(  # noqa: PLR0913 - pyte
     monkeypatch.setenv("COINGECKO_DEMO_KEY", VENDOR_KEY)
     caplog.set_level(logging.DEBUG)
     for command in commands:
-        ran = run(*(word.format(alice=alice, rpc=rpc) for word in command))
+        ran = run(*(argument.format(alice=alice, rpc=rpc) for argument in command))
         assert "settings" not in ran.err, f"{command}: {ran.err}"
         assert ran.code == 0 or not (alive and command[0] in WORK_ALONE), f"{command}: {ran.err}"
         for secret in SECRETS:
             assert secret not in ran.out + ran.err, command
-    shown = [secret for secret in SECRETS if secret in caplog.text]
+    logged = [secret for secret in SECRETS if secret in caplog.text]
     files = [each for each in here.rglob("*") if each.is_file() and each.name != "chainfolio.toml"]
     assert files
     stored = [(each.name, secret) for each in files for secret in SECRETS if secret.encode() in each.read_bytes()]
-    assert (shown, stored) == ([], [])
+    assert (logged, stored) == ([], [])

@@ -49,7 +49,7 @@ Query = Callable[..., dict[str, Any]]
 
 
 def rows(table: Table, raws: Sequence[int], chain: str = "ethereum") -> pa.Table:
-    """A row a raw, each in a block of its own."""
+    """Return a table with one row and one block for each raw amount."""
     samples: dict[str, Any] = {"text": "0xab", "int": 1, "long": 2, "bool": True, "time": 3, "bytes": b"\1\2"}
     columns = {
         column.name: [
@@ -80,10 +80,10 @@ def files(lake: Lake) -> dict[str, list[str]]:
 def query(files: dict[str, list[str]]) -> Query:
     """The sandbox's answer, in this process: its limits of memory and time are the child's."""
 
-    def asked(text: str, limit: int = 0) -> dict[str, Any]:
+    def run_in_process(text: str, limit: int = 0) -> dict[str, Any]:
         return run_query({"query": text, "files": files, "limit": limit, "seconds": 30})
 
-    return asked
+    return run_in_process
 
 
 # --- exact -----------------------------------------------------------------------------------------------------------
@@ -100,21 +100,21 @@ def plain() -> Iterator[duckdb.DuckDBPyConnection]:
 def test_the_decimal_beside_a_raw_is_that_raw_or_null_where_it_does_not_fit(
     plain: duckdb.DuckDBPyConnection, raws: list[int]
 ) -> None:
-    words = [raw.to_bytes(32, "big") for raw in raws]
-    found = plain.execute(f"SELECT {decimal_of('raw')} FROM (SELECT unnest(?::BLOB[]) AS raw)", [words]).fetchall()
-    assert found == [(Decimal(raw) if raw <= MAX_DEC38 else None,) for raw in raws]
+    raw_bytes = [raw.to_bytes(32, "big") for raw in raws]
+    answer = plain.execute(f"SELECT {decimal_of('raw')} FROM (SELECT unnest(?::BLOB[]) AS raw)", [raw_bytes]).fetchall()
+    assert answer == [(Decimal(raw) if raw <= MAX_DEC38 else None,) for raw in raws]
 
 
 def test_raws_and_decimals_come_out_of_the_files_exactly(query: Query) -> None:
-    found = query("SELECT raw, raw_dec FROM transfers WHERE chain = 'base' ORDER BY height")
-    assert [int(raw, 16) for raw, _ in found["rows"]] == RAWS
-    assert [dec for _, dec in found["rows"]] == [str(raw) if raw <= MAX_DEC38 else None for raw in RAWS]
+    answer = query("SELECT raw, raw_dec FROM transfers WHERE chain = 'base' ORDER BY height")
+    assert [int(raw, 16) for raw, _ in answer["rows"]] == RAWS
+    assert [dec for _, dec in answer["rows"]] == [str(raw) if raw <= MAX_DEC38 else None for raw in RAWS]
 
 
 def test_sums_are_exact_far_beyond_a_double(query: Query) -> None:
     fitting = [raw for raw in RAWS if raw < 10**36]
-    found = query(f"SELECT sum(raw_dec), max(raw_dec) FROM transfers WHERE chain = 'base' AND raw_dec < {10**36}")
-    assert found["rows"] == [[str(sum(fitting)), str(max(fitting))]]
+    answer = query(f"SELECT sum(raw_dec), max(raw_dec) FROM transfers WHERE chain = 'base' AND raw_dec < {10**36}")
+    assert answer["rows"] == [[str(sum(fitting)), str(max(fitting))]]
 
 
 def test_a_sum_that_does_not_fit_is_refused_and_never_rounded(query: Query) -> None:
@@ -130,37 +130,37 @@ def test_a_sum_that_does_not_fit_is_refused_and_never_rounded(query: Query) -> N
 def test_a_total_is_the_sum_of_all_or_null_where_it_does_not_fit(
     plain: duckdb.DuckDBPyConnection, raws: list[int]
 ) -> None:
-    words = [raw.to_bytes(32, "big") for raw in raws]
-    found = plain.execute(f"SELECT {total_of('raw')} FROM (SELECT unnest(?::BLOB[]) AS raw)", [words]).fetchall()
+    raw_bytes = [raw.to_bytes(32, "big") for raw in raws]
+    answer = plain.execute(f"SELECT {total_of('raw')} FROM (SELECT unnest(?::BLOB[]) AS raw)", [raw_bytes]).fetchall()
     fits = raws and sum(raws) <= MAX_DEC38
-    assert found == [(Decimal(sum(raws)) if fits else None,)]
+    assert answer == [(Decimal(sum(raws)) if fits else None,)]
 
 
 def test_amounts_without_bound_break_the_total_of_nothing_beside_them(query: Query) -> None:
     of = "if(raw_dec < 10^30, 'honest', 'hostile') AS who"
-    found = query(f"SELECT {of}, total(raw) FROM transfers WHERE chain = 'base' GROUP BY who ORDER BY who")
-    assert found["rows"] == [["honest", str(sum(raw for raw in RAWS if raw < 10**30))], ["hostile", None]]
+    answer = query(f"SELECT {of}, total(raw) FROM transfers WHERE chain = 'base' GROUP BY who ORDER BY who")
+    assert answer["rows"] == [["honest", str(sum(raw for raw in RAWS if raw < 10**30))], ["hostile", None]]
 
 
 def test_bytes_sort_as_the_numbers_they_are(query: Query) -> None:
-    found = query("SELECT raw FROM transfers WHERE chain = 'base' ORDER BY raw")
-    assert [int(raw, 16) for (raw,) in found["rows"]] == sorted(RAWS)
+    answer = query("SELECT raw FROM transfers WHERE chain = 'base' ORDER BY raw")
+    assert [int(raw, 16) for (raw,) in answer["rows"]] == sorted(RAWS)
 
 
 def test_numbers_that_json_readers_would_round_are_text(query: Query) -> None:
-    found = query(
+    answer = query(
         f"SELECT {2**53 - 1}::BIGINT, {2**53}::BIGINT, -{2**60}::BIGINT, 0.1::DECIMAL(3,2), 0.5::DOUBLE, NULL, true"
     )
-    assert found["rows"] == [[2**53 - 1, str(2**53), str(-(2**60)), "0.10", "0.5", None, True]]
+    assert answer["rows"] == [[2**53 - 1, str(2**53), str(-(2**60)), "0.10", "0.5", None, True]]
 
 
 def test_times_bytes_and_nested_values_have_a_text(query: Query) -> None:
-    found = query(
+    answer = query(
         "SELECT time, input, [raw_dec], {'a': tx_index} FROM transfers NATURAL JOIN (SELECT 1 AS height, "
         "'\\x01'::BLOB AS input) WHERE chain = 'base'"
     )
-    assert found["rows"] == [["1970-01-01 00:00:00.000003+00:00", "0x01", ["0"], {"a": 1}]]
-    json.dumps(found)
+    assert answer["rows"] == [["1970-01-01 00:00:00.000003+00:00", "0x01", ["0"], {"a": 1}]]
+    json.dumps(answer)
 
 
 # --- views -----------------------------------------------------------------------------------------------------------
@@ -252,9 +252,9 @@ def test_an_empty_lake_answers_with_no_rows(run: Run) -> None:
 def test_rows_are_json_objects_or_a_table(run: Run, lake: Lake, here: Path) -> None:
     (here / "chainfolio.toml").write_text(f'[lake]\nuri = "{lake.uri}"')
     text = "SELECT height, raw_dec FROM transfers WHERE chain = 'base' ORDER BY height"
-    found = run("sql", text, "--json").json
-    assert found[3] == {"height": 4, "raw_dec": str(2**64)}
-    assert found[4] == {"height": 5, "raw_dec": None}
+    answer = run("sql", text, "--json").json
+    assert answer[3] == {"height": 4, "raw_dec": str(2**64)}
+    assert answer[4] == {"height": 5, "raw_dec": None}
     table = run("sql", text, "--limit", "3")
     assert (table.code, table.err) == (0, "only the first 3 rows are shown: --limit 0 shows all\n")
 
@@ -263,7 +263,7 @@ SUMMED = "0xFB6916095ca1df60bB79Ce92cE3Ea74c37c5d359"
 
 
 @pytest.mark.parametrize(
-    ("text", "noted"),
+    ("text", "is_noted"),
     [
         (f"SELECT count(*) FROM transfers WHERE sender = '{SUMMED}'", True),
         (f"SELECT count(*) FROM transfers WHERE sender IN ('{SUMMED}', '{SUMMED}')", True),
@@ -271,19 +271,19 @@ SUMMED = "0xFB6916095ca1df60bB79Ce92cE3Ea74c37c5d359"
         (f"SELECT count(*) FROM transfers WHERE sender = '{SUMMED.lower()}'", False),
     ],
 )
-def test_an_address_with_capitals_is_said_to_be_in_no_table(run: Run, text: str, noted: bool) -> None:
+def test_an_address_with_capitals_is_said_to_be_in_no_table(run: Run, text: str, is_noted: bool) -> None:
     ran = run("sql", text, "--json")
     note = f"note: '{SUMMED}' is in no table: they hold '{SUMMED.lower()}', in lower case\n"
-    assert (ran.code, ran.err) == (0, note * noted)
+    assert (ran.code, ran.err) == (0, note * is_noted)
 
 
 @pytest.mark.parametrize(
-    ("limit", "shown", "more"),
+    ("limit", "row_count", "has_more"),
     [(3, 3, True), (len(RAWS) - 1, len(RAWS) - 1, True), (len(RAWS), len(RAWS), False), (0, len(RAWS), False)],
 )
-def test_a_limit_cuts_the_rows_and_says_so(query: Query, limit: int, shown: int, more: bool) -> None:
-    found = query("SELECT height FROM transfers WHERE chain = 'base'", limit)
-    assert (len(found["rows"]), found["more"]) == (shown, more)
+def test_a_limit_cuts_the_rows_and_says_so(query: Query, limit: int, row_count: int, has_more: bool) -> None:
+    answer = query("SELECT height FROM transfers WHERE chain = 'base'", limit)
+    assert (len(answer["rows"]), answer["more"]) == (row_count, has_more)
 
 
 @pytest.mark.parametrize("option", [("--limit", "-1"), ("--seconds", "0"), ("--seconds", "-5")])
@@ -305,10 +305,10 @@ def test_a_refused_query_is_told_as_any_other_error(run: Run) -> None:
 
 
 def test_files_that_are_gone_are_named_as_the_reason(tmp_path: Path) -> None:
-    refused = run_query(
+    answer = run_query(
         {"query": "SELECT 1", "files": {"blocks": [str(tmp_path / "x.parquet")]}, "limit": 1, "seconds": 5}
     )
-    assert "x.parquet" in refused["error"]
+    assert "x.parquet" in answer["error"]
 
 
 # --- the sandbox -----------------------------------------------------------------------------------------------------
@@ -385,16 +385,16 @@ ESCAPES = READS | WRITES | SETTINGS
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES.keys())
 def test_no_query_reaches_beyond_the_lake(query: Query, lake: Lake, tmp_path: Path, escape: str) -> None:
     a_python_variable = pa.table({"x": ["the secret"]})
-    secret, out = Path(lake.uri).parent / "secret", tmp_path / "out"
+    secret, output = Path(lake.uri).parent / "secret", tmp_path / "out"
     for path in (secret, secret.with_suffix(".csv")):
         path.write_text("the secret\n")
-    places = {"secret": secret, "lake": lake.uri, "folder": secret.parent, "out": out}
-    places = {name: str(place).replace("'", "''") for name, place in places.items()}
-    refused = query(escape.format(**places))
+    paths = {"secret": secret, "lake": lake.uri, "folder": secret.parent, "out": output}
+    paths = {name: str(path_text).replace("'", "''") for name, path_text in paths.items()}
+    answer = query(escape.format(**paths))
     assert a_python_variable.num_rows == 1
-    assert list(refused) == ["error"]
-    assert "the secret" not in refused["error"]
-    assert not out.exists()
+    assert list(answer) == ["error"]
+    assert "the secret" not in answer["error"]
+    assert not output.exists()
 
 
 COPIES = {
@@ -424,22 +424,22 @@ def test_no_query_runs_where_the_system_lets_its_process_write(
     monkeypatch.setattr("resource.setrlimit", lambda *_: None)
     monkeypatch.setattr("chainfolio.storage.sandbox.give_up_writing", lambda: None)
     sandbox.main()
-    said = capsys.readouterr().out
-    assert json.loads(said)["possible"][0] == "write"
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(stdout=said))
+    output = capsys.readouterr().out
+    assert json.loads(output)["possible"][0] == "write"
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(stdout=output))
     with pytest.raises(MissingDependency, match="cannot make a process read-only: it could write"):
         ask("SELECT 1", Sources(), limit=1, seconds=5)
 
 
 def test_views_and_settings_stay_as_they_were_for_every_query(query: Query) -> None:
-    wanted = {
+    expected = {
         "autoload_known_extensions": "false",
         "enable_external_access": "false",
         "lock_configuration": "true",
         "python_enable_replacements": "false",
     }
-    shown = query(f"SELECT name, value FROM duckdb_settings() WHERE name IN {tuple(wanted)}")
-    assert dict(shown["rows"]) == wanted
+    answer = query(f"SELECT name, value FROM duckdb_settings() WHERE name IN {tuple(expected)}")
+    assert dict(answer["rows"]) == expected
 
 
 def test_there_are_no_secrets_to_list(query: Query) -> None:
@@ -461,25 +461,25 @@ def test_a_table_of_another_revision_refuses_only_the_queries_that_read_it(
 ) -> None:
     newer = {**TABLES, "blocks": replace(BLOCKS, revision=BLOCKS.revision + 1)}
     monkeypatch.setattr("chainfolio.cli.sql.TABLES", newer)
-    found = sources(lake)
-    assert {*found.files} == {*files} - {"blocks"}
-    assert ask("SELECT count(*) > 0 FROM transfers", found, limit=1, seconds=9)["rows"] == [[True]]
+    readable = sources(lake)
+    assert {*readable.files} == {*files} - {"blocks"}
+    assert ask("SELECT count(*) > 0 FROM transfers", readable, limit=1, seconds=9)["rows"] == [[True]]
     for query in READS_BLOCKS:
         with pytest.raises(BadRequest, match="table blocks was written by decoder revision 1"):
-            ask(query, found, limit=1, seconds=9)
+            ask(query, readable, limit=1, seconds=9)
 
 
 def test_the_child_gets_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setenv("CHAINFOLIO_KEY", "s3cr3t")
-    seen: dict[str, Any] = {}
+    options: dict[str, Any] = {}
 
-    def noted(*_: Any, **given: Any) -> Any:
-        seen.update(given)
+    def capture_options(*_: Any, **keywords: Any) -> Any:
+        options.update(keywords)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("subprocess.run", noted)
+    monkeypatch.setattr("subprocess.run", capture_options)
     run("sql", "SELECT 1")
-    assert set(seen["env"]) == {"PATH", "PYTHONPATH"}
+    assert set(options["env"]) == {"PATH", "PYTHONPATH"}
 
 
 BOMBS = {

@@ -1,4 +1,4 @@
-"""`chainfolio sql` reads no file that does not match its checksums, and compares each version of a file once."""
+"""`chainfolio sql` refuses files that do not match their checksums, and checks each version once."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     tables: list[str] = []
     examine = Lake.examine
 
-    def counted(lake: Lake, table: Table, file: LakeFile) -> Iterator[int]:
+    def examine_recorded(lake: Lake, table: Table, file: LakeFile) -> Iterator[int]:
         tables.append(table.name)
         yield from examine(lake, table, file)
 
-    monkeypatch.setattr(Lake, "examine", counted)
+    monkeypatch.setattr(Lake, "examine", examine_recorded)
     return tables
 
 

@@ -21,5 +21,5 @@ def test_help_imports_nothing_large() -> None:
         "with suppress(SystemExit): c.main(['--help'])\n"
         f"print(sorted({LARGE} & set(sys.modules)), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == "[]\n"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stderr == "[]\n"

@@ -1,4 +1,4 @@
-"""Hints of `chainfolio status`: the command that indexes what is missing, and a table that cannot be read."""
+"""Hints of `chainfolio status`: the command that indexes missing blocks, and unreadable tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables for people: a row is one line that fits the terminal, and what is shortened is said."""
+"""Tables for people: a row is one line that fits the terminal, with a note if it is shortened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROW = ("weth", ADDRESS, "1234567.123456789012345678", "2023.0829301", "2,497,634
 WIDE = ("漢字" * 10, "two words", str(2**256), "", "-", "")
 
 
-def shown(capsys: pytest.CaptureFixture[str], *groups: Group) -> list[str]:
+def printed_lines(capsys: pytest.CaptureFixture[str], *groups: Group) -> list[str]:
     show_groups(f"{ADDRESS}, {ADDRESS}: a title", COLUMNS, groups)
     return capsys.readouterr().out.splitlines()
 
@@ -34,7 +34,7 @@ def test_a_row_is_one_line_and_no_line_is_wider_than_the_terminal(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    lines = shown(capsys, Group(f"Uniswap V3 {ADDRESS}", [ROW, WIDE]), Group("", [ROW]))
+    lines = printed_lines(capsys, Group(f"Uniswap V3 {ADDRESS}", [ROW, WIDE]), Group("", [ROW]))
     assert max(map(cell_len, lines)) <= width
     assert len([line for line in lines if line.startswith("  weth ")]) == 2
     assert len([line for line in lines if line.endswith("2,497,634,112.55  [1]")]) == 2
@@ -45,11 +45,11 @@ def test_what_is_shortened_or_left_out_is_said(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    text = " ".join(" ".join(shown(capsys, Group("", [ROW]))).split())
+    text = " ".join(" ".join(printed_lines(capsys, Group("", [ROW]))).split())
     assert "… stands for what is shortened; without the columns: price USD (all of it is in --json)" in text
     assert "0xabab…abab" in text
     monkeypatch.setenv("COLUMNS", "200")
-    text = " ".join(shown(capsys, Group("", [ROW])))
+    text = " ".join(printed_lines(capsys, Group("", [ROW])))
     assert "…" not in text
     assert "1234567.123456789012345678" in text
 
@@ -59,7 +59,7 @@ def test_digits_go_before_addresses_and_addresses_before_columns(
 ) -> None:
     for width, address, price in ((120, ADDRESS, True), (110, ADDRESS, True), (80, "0xabab…abab", True)):
         monkeypatch.setenv("COLUMNS", str(width))
-        lines = shown(capsys, Group("", [ROW]))
+        lines = printed_lines(capsys, Group("", [ROW]))
         assert any(address in line and "2,497" in line for line in lines), width
         assert any(("price USD" in line) is price for line in lines if line.startswith("asset")), width
 

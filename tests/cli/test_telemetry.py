@@ -1,4 +1,4 @@
-"""OpenTelemetry: requests, node calls, snapshots and jobs are spans; off, nothing is imported; no secret is in them."""
+"""OpenTelemetry: requests, node calls, snapshots and jobs are spans without secrets; off by default."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class Recorded:
 
 @pytest.fixture
 def recorded() -> Iterator[Recorded]:
-    with Recorded().on() as made:
-        yield made
+    with Recorded().on() as recording:
+        yield recording
 
 
 def test_spans_nest_and_their_durations_are_counted(recorded: Recorded) -> None:
@@ -142,14 +142,14 @@ async def test_a_job_is_a_span(recorded: Recorded) -> None:
 
 
 def test_other_threads_and_tasks_do_not_mix_their_spans(recorded: Recorded) -> None:
-    async def one(number: int) -> None:
+    async def traced_request(number: int) -> None:
         with spans.span("request", number=number):
             await asyncio.sleep(0)
             with spans.span("node", number=number):
                 await asyncio.sleep(0)
 
     async def both() -> None:
-        await asyncio.gather(*map(one, range(20)))
+        await asyncio.gather(*map(traced_request, range(20)))
 
     asyncio.run(both())
     by_id = {each.context.span_id: each for each in recorded.spans() if each.context}
@@ -167,12 +167,12 @@ def test_without_a_tracer_a_span_is_one_shared_object() -> None:
 
 
 def test_traces_that_are_not_sampled_still_count() -> None:
-    made = Recorded()
-    with made.on(sample=10**9):
+    recording = Recorded()
+    with recording.on(sample=10**9):
         with spans.span("request"):
             pass
-        assert made.spans() == []
-        assert made.durations() == [{"span": "request"}]
+        assert recording.spans() == []
+        assert recording.durations() == [{"span": "request"}]
 
 
 def test_off_imports_nothing_and_a_missing_package_names_the_extra() -> None:
@@ -184,17 +184,17 @@ def test_off_imports_nothing_and_a_missing_package_names_the_extra() -> None:
         "try:\n    with telemetry(Telemetry(endpoint='http://127.0.0.1:1')): pass\n"
         "except MissingDependency as error: print(error, error.remedy)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "chainfolio[otel]" in done.stdout
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "chainfolio[otel]" in process.stdout
 
 
 @pytest.mark.parametrize(
     "endpoint", [f"http://user:{SECRET}@host", f"https://host/?key={SECRET}", "ftp://host", "host:4318", "http://"]
 )
 def test_an_endpoint_with_a_secret_or_without_a_scheme_is_refused(endpoint: str) -> None:
-    with pytest.raises(BadSettings, match=r"telemetry\.endpoint") as refused:
+    with pytest.raises(BadSettings, match=r"telemetry\.endpoint") as raised:
         check(Settings(telemetry=Telemetry(endpoint=endpoint)))
-    assert SECRET not in str(refused.value)
+    assert SECRET not in str(raised.value)
 
 
 @pytest.mark.parametrize("sample", [-1, 0])

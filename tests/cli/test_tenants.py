@@ -1,4 +1,4 @@
-"""What the operator does to accounts: every command does it, says so, and leaves a line in the audit trail."""
+"""Commands of the operator change accounts, report it, and write a line of the audit trail."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ END = "2099-01-01T00:00:00.000Z"
 HOLDINGS = '[{"chain": "ethereum", "contract": "native", "amount": "1.5"}, {"symbol": "EUR", "amount": "10"}]'
 
 
-def made(run: Run, *more: str) -> str:
-    account: str = run("account", "create", "--name", "Ada", *more, "--json").json["accountId"]
+def create_account(run: Run, *options: str) -> str:
+    account: str = run("account", "create", "--name", "Ada", *options, "--json").json["accountId"]
     return account
 
 
 @pytest.fixture
 def ada(run: Run) -> str:
-    return made(run, "--credits", "500")
+    return create_account(run, "--credits", "500")
 
 
 def actions(run: Run, account: str) -> list[str]:
@@ -33,7 +33,7 @@ def actions(run: Run, account: str) -> list[str]:
 
 
 def in_book(account: str, *addresses: str) -> None:
-    """Put addresses into an account's book, as a request of its own would."""
+    """Add addresses to an account's address book, as a request would."""
     state = open_state(load(None, {}))
     state.database.write(lambda tx: address_book.add(tx, account, dict.fromkeys(addresses, "x"), Quotas(), 1))
     state.close()
@@ -96,7 +96,7 @@ def test_quotas_are_shown_raised_and_put_back(run: Run, here: Path, ada: str) ->
 
 
 def test_delegations_are_given_and_withdrawn(run: Run, ada: str) -> None:
-    eve = made(run)
+    eve = create_account(run)
     for _ in "12":
         assert run("account", "delegate", ada, "--to", eve, "--json").json["delegates"] == [eve]
     assert run("account", "show", ada).json["delegates"] == [eve]
@@ -109,8 +109,8 @@ def test_delegations_are_given_and_withdrawn(run: Run, ada: str) -> None:
 def test_the_plan_of_an_address(run: Run, ada: str) -> None:
     in_book(ada, ALICE)
     plan = ("addressbook", "plan", ALICE.upper().replace("X", "x"), "--account", ada, "--plan")
-    paid = run(*plan, "PRO", "--expires", END, "--owner-authorized", "--json").json
-    assert paid == {
+    paid_entry = run(*plan, "PRO", "--expires", END, "--owner-authorized", "--json").json
+    assert paid_entry == {
         "address": ALICE,
         "label": "x",
         "plan": "PRO",
@@ -118,7 +118,7 @@ def test_the_plan_of_an_address(run: Run, ada: str) -> None:
         "isPaid": True,
         "ownerAuthorized": True,
     }
-    assert run("addressbook", "list", "--account", ada, "--json").json == [paid]
+    assert run("addressbook", "list", "--account", ada, "--json").json == [paid_entry]
     assert ALICE in run("addressbook", "list", "--account", ada).out
     lapsed = run(*plan, "LITE", "--expires", "2001-01-01", "--json").json
     assert (lapsed["isPaid"], lapsed["ownerAuthorized"]) == (False, True)
@@ -143,12 +143,14 @@ def test_wallets_are_added_to_an_address_book(run: Run, ada: str) -> None:
         "isPaid": False,
         "ownerAuthorized": False,
     }
-    other = "0x" + "1" * 40
-    assert run(*add, ALICE, other).out == "".join(
-        f"{address} is in the address book, on FREE\n" for address in (ALICE, other)
+    second_address = "0x" + "1" * 40
+    assert run(*add, ALICE, second_address).out == "".join(
+        f"{address} is in the address book, on FREE\n" for address in (ALICE, second_address)
     )
-    listed = run("addressbook", "list", "--account", ada, "--json").json
-    assert [(each["address"], each["label"]) for each in listed] == [(ALICE, "Treasury"), (other, "")], "kept as it was"
+    entries = run("addressbook", "list", "--account", ada, "--json").json
+    assert [(each["address"], each["label"]) for each in entries] == [(ALICE, "Treasury"), (second_address, "")], (
+        "kept as it was"
+    )
     assert actions(run, ada).count("addresses added") == 2
 
 
@@ -193,7 +195,7 @@ def test_virtual_users_are_added_listed_and_removed(run: Run, here: Path, ada: s
         ran = run(*add, "--type", "CEX", "--file", file, "--json")
         assert (ran.code, ran.error["field"]) == (2, field)
     remove = ("virtual-user", "remove", first["address"], "--account")
-    assert run(*remove, made(run), "--json").code == 2
+    assert run(*remove, create_account(run), "--json").code == 2
     assert run(*remove, ada, "--json").json == {"removed": first["address"]}
     assert run(*remove, ada, "--json").error["remedy"] == f"chainfolio virtual-user list --account {ada}"
     assert actions(run, ada)[-3:] == ["virtual user added", "virtual user added", "virtual user removed"]

@@ -1,4 +1,4 @@
-"""`chainfolio top` beside a running server: rates, lag, jobs; processes that are away, restarted or wrong."""
+"""`chainfolio top` of a running server: rates, lag, jobs; missing, restarted and wrong processes."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ async def test_it_reads_a_running_server(run: Run) -> None:
                     await session.get(f"/v1/wallet?addresses={ALICE}", headers={"Authorization": f"Bearer {KEY}"})
                     await asyncio.sleep(0.05)
 
-            words = ("top", "--once", "--json", "--interval", "0.3", "--metrics", url, "http://127.0.0.1:1/metrics")
-            asking = asyncio.create_task(ask())
-            ran = await asyncio.to_thread(run, *words)
-            asking.cancel()
+            arguments = ("top", "--once", "--json", "--interval", "0.3", "--metrics", url, "http://127.0.0.1:1/metrics")
+            request_task = asyncio.create_task(ask())
+            ran = await asyncio.to_thread(run, *arguments)
+            request_task.cancel()
     assert ran.code == 0, ran.err
     view, _ = json.JSONDecoder().raw_decode(ran.out[ran.out.index("{\n") :])  # behind lines of the log
     assert view["processes"] == [url]
@@ -90,7 +90,7 @@ async def test_it_reads_a_running_server(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (("--metrics", "ftp://x"), "is no URL"),
         (("--interval", "0"), "between 0.1 and 3600"),
@@ -99,9 +99,9 @@ async def test_it_reads_a_running_server(run: Run) -> None:
     ],
 )
 def test_wrong_arguments_and_processes_that_are_away_are_refused(
-    run: Run, words: tuple[str, ...], message: str
+    run: Run, arguments: tuple[str, ...], message: str
 ) -> None:
-    ran = run("top", "--once", *words)
+    ran = run("top", "--once", *arguments)
     assert ran.code != 0
     assert message in ran.err
 
@@ -111,4 +111,4 @@ def test_text_has_a_table_for_each_part(run: Run, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("chainfolio.cli.top.read_all", read)
     ran = run("top", "--once", "--interval", "0.1", "--metrics", "http://a")
     assert ran.code == 0
-    assert all(word in ran.out for word in ("ethereum", "node:8545", "vacuum", "20"))
+    assert all(text in ran.out for text in ("ethereum", "node:8545", "vacuum", "20"))

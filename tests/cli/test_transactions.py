@@ -17,14 +17,14 @@ pytestmark = pytest.mark.node
 
 
 @pytest.fixture
-def small_pages(whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def small_pages(all_transactions: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of seven, after the whole list was read in one."""
     monkeypatch.setattr("chainfolio.cli.transactions.MAX_LIMIT", 7)
 
 
 @pytest.fixture
-def whole(run: Run, wallets: dict[str, str]) -> dict[str, Any]:
-    """All transactions of frank, in one page."""
+def all_transactions(run: Run, wallets: dict[str, str]) -> dict[str, Any]:
+    """Return a page with all transactions of frank."""
     document: dict[str, Any] = run("transactions", wallets["frank"], "--limit", "250", "--json").json
     assert 10 < len(document["transactions"]) < 250
     return document
@@ -34,35 +34,37 @@ def hashes(document: dict[str, Any]) -> list[str]:
     return [each["hash"] for each in document["transactions"]]
 
 
-def test_an_offset_leaves_out_the_first(run: Run, wallets: dict[str, str], whole: dict[str, Any]) -> None:
+def test_an_offset_leaves_out_the_first(run: Run, wallets: dict[str, str], all_transactions: dict[str, Any]) -> None:
     page = run("transactions", wallets["frank"], "--offset", "3", "--limit", "4", "--json").json
-    assert hashes(page) == hashes(whole)[3:7]
+    assert hashes(page) == hashes(all_transactions)[3:7]
     assert run("transactions", wallets["frank"], "--offset", "1000", "--json").json["transactions"] == []
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_all_is_every_page(run: Run, wallets: dict[str, str], whole: dict[str, Any]) -> None:
+def test_all_is_every_page(run: Run, wallets: dict[str, str], all_transactions: dict[str, Any]) -> None:
     every = run("transactions", wallets["frank"], "--all", "--json").json
-    assert every["transactions"] == whole["transactions"]
-    assert every["completeness"] == whole["completeness"]
+    assert every["transactions"] == all_transactions["transactions"]
+    assert every["completeness"] == all_transactions["completeness"]
     issues = [tuple(issue.values()) for issue in every["issues"]]
-    assert sorted(issues) == sorted(tuple(issue.values()) for issue in whole["issues"])
-    rest = run("transactions", wallets["frank"], "--all", "--offset", "5", "--json").json
-    assert hashes(rest) == hashes(whole)[5:]
+    assert sorted(issues) == sorted(tuple(issue.values()) for issue in all_transactions["issues"])
+    tail = run("transactions", wallets["frank"], "--all", "--offset", "5", "--json").json
+    assert hashes(tail) == hashes(all_transactions)[5:]
 
 
 @pytest.mark.slow("the sheet of pages in another test, all at once")
 @pytest.mark.usefixtures("small_pages")
-def test_all_as_a_sheet_has_one_header(run: Run, wallets: dict[str, str], whole: dict[str, Any]) -> None:
+def test_all_as_a_sheet_has_one_header(run: Run, wallets: dict[str, str], all_transactions: dict[str, Any]) -> None:
     ran = run("transactions", wallets["frank"], "--all", "--csv")
     rows = list(csv.DictReader(io.StringIO(ran.out)))
-    assert list(dict.fromkeys(row["hash"] for row in rows)) == hashes(whole)
+    assert list(dict.fromkeys(row["hash"] for row in rows)) == hashes(all_transactions)
     assert ran.out.count("chain,block,time") == 1
-    assert len(rows) == sum(max(1, len(each["assetsIn"]) + len(each["assetsOut"])) for each in whole["transactions"])
+    assert len(rows) == sum(
+        max(1, len(each["assetsIn"]) + len(each["assetsOut"])) for each in all_transactions["transactions"]
+    )
 
 
 def test_a_sheet_is_printed_page_by_page(
-    run: Run, wallets: dict[str, str], whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    run: Run, wallets: dict[str, str], all_transactions: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chainfolio.cli.transactions.MAX_LIMIT", 5)
     lines: list[int] = []
@@ -70,25 +72,29 @@ def test_a_sheet_is_printed_page_by_page(
         "chainfolio.cli.transactions.show_csv", lambda columns, rows, header: lines.append(len(list(rows)))
     )
     run("transactions", wallets["frank"], "--all", "--csv")
-    assert len(lines) == len(hashes(whole)) // 5 + 1
+    assert len(lines) == len(hashes(all_transactions)) // 5 + 1
 
 
 def days_of(document: dict[str, Any]) -> Iterator[date]:
     return (datetime.fromtimestamp(int(each["timestamp"]), UTC).date() for each in document["transactions"])
 
 
-def test_days_bound_the_list_and_are_included(run: Run, wallets: dict[str, str], whole: dict[str, Any]) -> None:
-    days = list(days_of(whole))
+def test_days_bound_the_list_and_are_included(
+    run: Run, wallets: dict[str, str], all_transactions: dict[str, Any]
+) -> None:
+    days = list(days_of(all_transactions))
     first, last, day = min(days), max(days), timedelta(days=1)
     for start, end in ((first, last), (last, last), (first, first), (first - day, first - day), (last + day, None)):
         bounds = ["--from", str(start), *([] if end is None else ["--to", str(end)])]
         page = run("transactions", wallets["frank"], "--all", *bounds, "--json").json
-        expected = [tx for tx, at in zip(hashes(whole), days, strict=True) if start <= at <= (end or last + day)]
+        expected = [
+            tx for tx, at in zip(hashes(all_transactions), days, strict=True) if start <= at <= (end or last + day)
+        ]
         assert hashes(page) == expected
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         pytest.param(("--all", "--limit", "5"), "--all has no limit", id="all-and-limit"),
         pytest.param(("--json", "--csv"), "two forms", id="json-and-csv"),
@@ -100,10 +106,10 @@ def test_days_bound_the_list_and_are_included(run: Run, wallets: dict[str, str],
         pytest.param(("--from", "2024-02-02", "--to", "2024-02-01"), "is after", id="reversed"),
     ],
 )
-def test_options_out_of_range_are_refused(run: Run, here: Path, options: tuple[str, ...], words: str) -> None:
+def test_options_out_of_range_are_refused(run: Run, here: Path, options: tuple[str, ...], message: str) -> None:
     ran = run("transactions", ALICE, *options)
     assert ran.code == 2
-    assert words in ran.out + ran.err
+    assert message in ran.out + ran.err
 
 
 def test_the_sheet_of_a_wallet_with_nothing_is_a_header(run: Run, wallets: dict[str, str]) -> None:

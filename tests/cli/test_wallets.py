@@ -1,4 +1,4 @@
-"""`chainfolio portfolio --from`: many wallets at one block, each as it would be alone; what is no address is named."""
+"""`chainfolio portfolio --from`: many wallets at one block, each as if alone; wrong lines are named."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ CHAINS = '[chains.ethereum]\nrpc = ["{url}"]\n'
 def test_a_file_has_an_address_a_line_with_comments_and_none_twice(here: Path) -> None:
     lines = ["# whales", "", f"  {ALICE}  # the first", STRANGER, ALICE.upper().replace("0X", "0x"), "\t"]
     (here / "wallets.txt").write_text("\n".join(lines))
-    found = read_accounts("wallets.txt")
-    assert [account.address for account in found] == [ALICE, STRANGER]
-    assert list(found.values()) == ["line 3 of wallets.txt", "line 4 of wallets.txt"]
+    rows = read_accounts("wallets.txt")
+    assert [account.address for account in rows] == [ALICE, STRANGER]
+    assert list(rows.values()) == ["line 3 of wallets.txt", "line 4 of wallets.txt"]
 
 
 @pytest.mark.parametrize("line", ["0x1234", "vitalik", "\x00", f"{ALICE} {STRANGER}", "0x" + "g" * 40])
@@ -99,15 +99,15 @@ def test_many_are_what_each_is_alone_in_the_order_of_the_file_whatever_the_batch
     config, deployment, height = world
     wallets = [account.lower() for account in deployment.accounts.values()] + [STRANGER]
     (here / "wallets.txt").write_text("\n".join(reversed(wallets)))
-    given = ("--config", str(config), "--chain", "local", "--block", str(height), "--json")
-    alone = [_without_age(run("portfolio", wallet, *given).json)[0] for wallet in reversed(wallets)]
+    options = ("--config", str(config), "--chain", "local", "--block", str(height), "--json")
+    alone = [_without_age(run("portfolio", wallet, *options).json)[0] for wallet in reversed(wallets)]
     assert any(len(each["assetByProtocols"]) > 1 for each in alone)
     for batch in ("1", "3", "500"):
-        ran = run("portfolio", "--from", "wallets.txt", "--batch", batch, *given)
+        ran = run("portfolio", "--from", "wallets.txt", "--batch", batch, *options)
         assert ran.code == 0
         assert _without_age([json.loads(line) for line in ran.out.splitlines()]) == alone, batch
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{wallets[0]}\n{STRANGER}\n"))
-    ran = run("portfolio", wallets[1], STRANGER, "--from", "-", *given)
+    ran = run("portfolio", wallets[1], STRANGER, "--from", "-", *options)
     assert [json.loads(line)["address"] for line in ran.out.splitlines()] == [wallets[1], STRANGER, wallets[0]]
 
 
@@ -118,17 +118,17 @@ def test_the_value_of_each_of_many_is_its_net_worth_at_that_block_in_columns_or_
     config, deployment, height = world
     wallets = [account.lower() for account in deployment.accounts.values()] + [STRANGER]
     (here / "wallets.txt").write_text("\n".join(wallets))
-    given = ("--config", str(config), "--from", "wallets.txt", "--chain", "local", "--block", str(height))
-    documents = [json.loads(line) for line in run("portfolio", *given, "--json").out.splitlines()]
+    options = ("--config", str(config), "--from", "wallets.txt", "--chain", "local", "--block", str(height))
+    documents = [json.loads(line) for line in run("portfolio", *options, "--json").out.splitlines()]
     assert len({each["networth"] for each in documents}) > 2
     for batch in ("2", "500"):
-        ran = run("nav", *given, "--batch", batch, "--json")
-        found = [json.loads(line, parse_float=str, parse_int=str) for line in ran.out.splitlines()]
-        told = [(each["address"], each["nav"], int(each["unpricedAssets"]), each["completeness"]) for each in found]
-        assert told == [
+        ran = run("nav", *options, "--batch", batch, "--json")
+        rows = [json.loads(line, parse_float=str, parse_int=str) for line in ran.out.splitlines()]
+        values = [(each["address"], each["nav"], int(each["unpricedAssets"]), each["completeness"]) for each in rows]
+        assert values == [
             (each["address"], each["networth"], each["unpricedAssets"], each["completeness"]) for each in documents
         ]
-    head, names, *lines = run("nav", *given).out.splitlines()
+    head, names, *lines = run("nav", *options).out.splitlines()
     assert head.startswith(f"local, block {height} 0x")
     assert names.split() == ["address", "net", "asset", "value"]
     assert [line.split()[0] for line in lines] == wallets
@@ -143,10 +143,10 @@ def test_one_value_of_many_has_no_block_and_values_at_a_block_are_in_fiat(
     assert run("nav", "--json").error["field"] == "address"
     assert run("nav", STRANGER, "--block", "1", "--json").error["field"] == "chain"
     (here / "wallets.txt").write_text(f"{STRANGER}\n")
-    given = ("--config", str(config), "--from", "wallets.txt", "--block", str(height), "--json")
-    assert run("nav", *given, "--batch", "0").error["field"] == "batch"
-    assert run("nav", *given, "--currency", "ETH").error["field"] == "currency"
-    assert "must be one of" in run("nav", *given, "--currency", "GBP").error["message"]
+    options = ("--config", str(config), "--from", "wallets.txt", "--block", str(height), "--json")
+    assert run("nav", *options, "--batch", "0").error["field"] == "batch"
+    assert run("nav", *options, "--currency", "ETH").error["field"] == "currency"
+    assert "must be one of" in run("nav", *options, "--currency", "GBP").error["message"]
 
 
 @pytest.mark.node

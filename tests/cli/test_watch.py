@@ -1,4 +1,4 @@
-"""`chainfolio watch`: the histories of some accounts, from an ordinary node, through the real command line."""
+"""`chainfolio watch` on the command line: histories of accounts from an ordinary node."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def stored(folder: Path, table: str, accounts: set[str]) -> list[dict[str, Any]]
     rows = [*lake.window(TABLES[table], KEY, Span(0, 2**62)).to_pylist(), *fresh.to_pylist()]
     tail.close()
     names = accounts | {"0x" + each[2:].rjust(64, "0") for each in accounts}
-    mine = [row for row in rows if names & {value for value in row.values() if isinstance(value, str)}]
-    return sorted(mine, key=lambda row: [str(row[name]) for name in TABLES[table].key])
+    account_rows = [row for row in rows if names & {value for value in row.values() if isinstance(value, str)}]
+    return sorted(account_rows, key=lambda row: [str(row[name]) for name in TABLES[table].key])
 
 
 def histories(folder: Path, accounts: set[str]) -> dict[str, list[dict[str, Any]]]:
-    found = {name: stored(folder, name, accounts) for name in HISTORIES}
-    return {name: [row for row in rows if row["account"] in accounts] for name, rows in found.items()}
+    tables = {name: stored(folder, name, accounts) for name in HISTORIES}
+    return {name: [row for row in rows if row["account"] in accounts] for name, rows in tables.items()}
 
 
 def issues(run: Run, address: str) -> list[str]:
@@ -81,11 +81,11 @@ def test_a_watched_account_is_answered_wholly_by_a_node_without_any_other_index(
     ran = run("watch", "0x" + alice[2:].upper(), alice, "--json")
     assert ran.code == 0, ran.out + ran.err
     (chain,) = ran.json
-    (shown,) = chain["accounts"]
-    assert (chain["chain"], chain["state"], shown["account"]) == ("local", "watched", alice), (
+    (watched_account,) = chain["accounts"]
+    assert (chain["chain"], chain["state"], watched_account["account"]) == ("local", "watched", alice), (
         "two spellings, one account"
     )
-    for each in shown["datasets"]:
+    for each in watched_account["datasets"]:
         assert (each["indexed"], each["missing"]) == ([[0, subject.height]], []), each
         assert each["ways"], each
     assert not any("not indexed" in reason for reason in issues(run, alice))
@@ -94,36 +94,36 @@ def test_a_watched_account_is_answered_wholly_by_a_node_without_any_other_index(
     assert ran.json["transactions"]
     assert run("approvals", alice, "--json").code == 0
     (chain,) = run("status", "--json").json["chains"]
-    assert (chain["newest"], chain["accounts"], chain["hints"]) == (subject.height, [shown], [])
+    assert (chain["newest"], chain["accounts"], chain["hints"]) == (subject.height, [watched_account], [])
     assert "chainfolio index" not in run("status").out, "it would change nothing"
-    other = account(subject, "bob")
-    assert any("transfers are not indexed" in reason for reason in issues(run, other)), "nobody else is known"
-    assert f"chainfolio watch ADDRESS --chain {KEY}" in run("transactions", other, "--json").error["remedy"]
+    bob = account(subject, "bob")
+    assert any("transfers are not indexed" in reason for reason in issues(run, bob)), "nobody else is known"
+    assert f"chainfolio watch ADDRESS --chain {KEY}" in run("transactions", bob, "--json").error["remedy"]
 
 
 @pytest.mark.slow("indexes a chain in five ways")
 def test_what_is_stored_of_accounts_is_what_a_whole_index_has_of_them_whichever_came_first(
     run: Run, configured: Path, subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = {account(subject, name) for name in ("alice", "bob")}
+    watched = {account(subject, name) for name in ("alice", "bob")}
     assert run("watch", account(subject)).code == 0
     assert run("watch", account(subject, "bob")).code == 0
-    alone = {name: stored(configured, name, mine) for name in SOURCES}, histories(configured, mine)
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    monkeypatch.chdir(whole)
-    configure_whole(whole, subject)
+    alone = {name: stored(configured, name, watched) for name in SOURCES}, histories(configured, watched)
+    full_folder = tmp_path / "whole"
+    full_folder.mkdir()
+    monkeypatch.chdir(full_folder)
+    configure_whole(full_folder, subject)
     assert run("index", "local").code == 0
-    of_whole = {name: stored(whole, name, mine) for name in SOURCES}, histories(whole, mine)
+    of_whole = {name: stored(full_folder, name, watched) for name in SOURCES}, histories(full_folder, watched)
     events = [row for row in alone[0]["logs"] if row not in of_whole[0]["logs"]]
     assert (alone[0] | {"logs": of_whole[0]["logs"]}, alone[1]) == of_whole
-    assert run("watch", *sorted(mine)).code == 0
-    both = {name: stored(whole, name, mine) for name in SOURCES}, histories(whole, mine)
+    assert run("watch", *sorted(watched)).code == 0
+    both = {name: stored(full_folder, name, watched) for name in SOURCES}, histories(full_folder, watched)
     assert both == (of_whole[0] | {"logs": alone[0]["logs"]}, of_whole[1]), "the events that nobody else asked for came"
     monkeypatch.chdir(configured)
     configure_whole(configured, subject)
     assert run("index", "local").code == 0
-    assert ({name: stored(configured, name, mine) for name in SOURCES}, histories(configured, mine)) == both
+    assert ({name: stored(configured, name, watched) for name in SOURCES}, histories(configured, watched)) == both
     assert all(both[0][name] for name in SOURCES if name != "logs"), "there was something to compare"
     assert events == [row for row in both[0]["logs"] if row not in of_whole[0]["logs"]]
 
@@ -153,9 +153,9 @@ def test_a_portfolio_says_what_nobody_explained_of_a_history_and_stays_complete_
     tail = Tail(configured / "data" / "tail.db")
     tail.add_history_notes(KEY, [], [UnexplainedChange(alice, 9, NATIVE, 70, "nobody traces")])
     tail.close()
-    (told,) = run("portfolio", alice, "--json").json
-    assert told["completeness"] == before["completeness"] == "complete"
-    new = [each["reason"] for each in told["issues"] if each not in before["issues"]]
+    (document,) = run("portfolio", alice, "--json").json
+    assert document["completeness"] == before["completeness"] == "complete"
+    new = [each["reason"] for each in document["issues"] if each not in before["issues"]]
     assert new == [f"movements may be missing: block 9: 70 of {NATIVE}: nobody traces"]
 
 
@@ -176,8 +176,8 @@ def test_what_it_would_cost_is_said_before_and_a_budget_ends_it_without_losing_a
     assert (ran.code, ran.json[0]["accounts"][0]["datasets"][0]["missing"]) == (0, [])
     assert run("watch", account(subject), "--estimate", "--json").json[0]["blocks"] == 0
     assert run("watch", account(subject), "--estimate").out == "local: nothing is missing\n"
-    again = run("watch", account(subject), "--json").json[0]
-    assert (again["blocks"], again["rows"]) == (0, 0), "what is there is not read again"
+    repeated = run("watch", account(subject), "--json").json[0]
+    assert (repeated["blocks"], repeated["rows"]) == (0, 0), "what is there is not read again"
 
 
 def test_a_chain_that_another_process_indexes_takes_up_who_is_watched_meanwhile(
@@ -189,8 +189,8 @@ def test_a_chain_that_another_process_indexes_takes_up_who_is_watched_meanwhile(
     assert (chain["state"], [each.account for each in tail.watches(KEY)]) == ("queued", [account(subject)])
     tail.close()
     assert run("index", KEY).code == 0
-    (shown,) = run("status", "--json").json["chains"][0]["accounts"]
-    assert [each["missing"] for each in shown["datasets"]] == [[]] * len(shown["datasets"])
+    (watched_account,) = run("status", "--json").json["chains"][0]["accounts"]
+    assert [each["missing"] for each in watched_account["datasets"]] == [[]] * len(watched_account["datasets"])
     (stopped,) = run("watch", account(subject), "--stop", "--json").json
     assert stopped["accounts"] == [{"account": account(subject)}]
     assert run("status", "--json").json["chains"][0]["accounts"] == []
@@ -222,13 +222,13 @@ def test_a_part_of_a_history_is_read_and_the_rest_is_said_to_be_missing(
     run: Run, configured: Path, subject: EvmSubject
 ) -> None:
     assert run("watch", account(subject), "--from", "10", "--to", "30").code == 0
-    (shown,) = run("status", "--json").json["chains"][0]["accounts"]
-    assert {tuple(map(tuple, each["indexed"])) for each in shown["datasets"]} == {((10, 30),)}
+    (watched_account,) = run("status", "--json").json["chains"][0]["accounts"]
+    assert {tuple(map(tuple, each["indexed"])) for each in watched_account["datasets"]} == {((10, 30),)}
     assert any("0..9, 31.." in reason for reason in issues(run, account(subject)))
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "message"),
     [
         (["0x" + "0" * 40], "no history of its own"),
         (["0x1234"], "not"),
@@ -241,10 +241,10 @@ def test_a_part_of_a_history_is_read_and_the_rest_is_said_to_be_missing(
         (["0x" + "1" * 40, "--max-units", "0"], "at least 1"),
     ],
 )
-def test_who_cannot_be_watched_is_refused(run: Run, configured: Path, given: list[str], said: str) -> None:
-    ran = run("watch", *given)
+def test_who_cannot_be_watched_is_refused(run: Run, configured: Path, arguments: list[str], message: str) -> None:
+    ran = run("watch", *arguments)
     assert ran.code == 2, ran.err
-    assert said in ran.err
+    assert message in ran.err
     assert run("status", "--json").json["chains"][0]["accounts"] == []
 
 
@@ -252,8 +252,8 @@ def test_accounts_of_the_settings_are_read_by_an_index(run: Run, configured: Pat
     with (configured / "chainfolio.toml").open("a") as settings:
         settings.write(f'[accounts]\nwatch = ["{account(subject)}"]\n')
     assert run("index", KEY).code == 0
-    (shown,) = run("status", "--json").json["chains"][0]["accounts"]
-    assert (shown["account"], shown["datasets"][0]["missing"]) == (account(subject), [])
+    (watched_account,) = run("status", "--json").json["chains"][0]["accounts"]
+    assert (watched_account["account"], watched_account["datasets"][0]["missing"]) == (account(subject), [])
     assert not any("not indexed" in reason for reason in issues(run, account(subject)))
 
 
@@ -264,21 +264,21 @@ def test_answers_about_a_watched_account_are_those_of_a_whole_index(
     alice, past = account(subject), str(subject.height - FINALITY // 2)
 
     def answers() -> list[Any]:
-        found = [
+        documents = [
             run("portfolio", alice, "--json").json,
             run("portfolio", alice, "--block", past, "--json").json,
             run("nav", alice, "--json").json,
             run("transactions", alice, "--limit", "250", "--json").json,
             run("approvals", alice, "--json").json,
         ]
-        return [_timeless(each) for each in found]
+        return [_timeless(each) for each in documents]
 
     assert run("watch", alice).code == 0
     alone = answers()
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    monkeypatch.chdir(whole)
-    configure_whole(whole, subject)
+    full_folder = tmp_path / "whole"
+    full_folder.mkdir()
+    monkeypatch.chdir(full_folder)
+    configure_whole(full_folder, subject)
     assert run("index", "local").code == 0
     assert answers() == alone
     (portfolio,), (past_portfolio,), _, transactions, approvals = alone
@@ -299,16 +299,16 @@ def test_a_contract_with_very_many_transfers_is_read_budget_by_budget_and_each_r
     run: Run, here: Path, subject: EvmSubject
 ) -> None:
     """Each run ends where its budget does, says how to go on, and goes on behind what was read."""
-    more = f'facts = "{subject.facts(FINALITY)}"\nindex = "accounts"\nspan = 10'
-    configure(here, subject.node.url, chain="local", more=more)
+    settings = f'facts = "{subject.facts(FINALITY)}"\nindex = "accounts"\nspan = 10'
+    configure(here, subject.node.url, chain="local", more=settings)
     token = subject.token("WETH")
     final = subject.height - FINALITY
     indexed, runs = list[int](), 0
     while True:
         ran = run("watch", token, "--max-requests", "9", "--to", str(final), "--json")
         runs += 1
-        (shown,) = run("status", "--json").json["chains"][0]["accounts"]
-        indexed.append(sum(last - first + 1 for each in shown["datasets"] for first, last in each["indexed"]))
+        (watched_account,) = run("status", "--json").json["chains"][0]["accounts"]
+        indexed.append(sum(last - first + 1 for each in watched_account["datasets"] for first, last in each["indexed"]))
         if ran.code == 0:
             break
         assert (ran.code, ran.error["kind"]) == (10, "OverBudget")
