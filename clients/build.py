@@ -16,6 +16,7 @@ import msgspec
 from chainfolio.api.openapi import describe
 from chainfolio.api.routes import ROUTES
 from chainfolio.localchain import install
+from chainfolio.localchain.errors import InstallFailed, NodeJsMissing
 from chainfolio.settings import Settings
 from clients import python_source, typescript_source
 
@@ -109,11 +110,14 @@ def _run(folder: Path, *command: str) -> None:
 
 
 def main() -> None:
-    """Build the clients and print their files."""
+    """Build the clients and print their files. SystemExit if npm cannot install the compiler of one."""
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir(parents=True)
-    for build in (build_python, build_typescript):
-        print(build(DIST).relative_to(HERE.parent))
+    print(build_python(DIST).relative_to(HERE.parent))
+    try:
+        print(build_typescript(DIST).relative_to(HERE.parent))
+    except (InstallFailed, NodeJsMissing) as error:
+        raise SystemExit(f"the TypeScript client is not built: {error}") from None
 
 
 if __name__ == "__main__":
