@@ -1,6 +1,7 @@
-"""Serve the page *Start* of the dashboard at /dashboard/start: check an endpoint, show a portfolio, keep the chain.
+"""Serve the dashboard's page *Start*: check an endpoint, show a portfolio, keep the chain.
 
-These routes belong to the page, and only answer the session that began with the one-time link of this machine.
+The routes are below /dashboard/start. They belong to the page, and only answer the session that began with the one-time
+link of this machine.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class KnownChain(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What the page begins with: whether this session may add chains, else why not, and the chains that there are.
+    """The first data of the page: whether this session may add chains, else why not; known chains.
 
     `nodes` has the address where a node of each kind listens on this machine by default.
     """
@@ -161,7 +162,7 @@ async def preview_settings(request: Context, body: Endpoint) -> Preview:
 
 @write("POST", "/dashboard/start/keep", tag=TAG, summary="Add a chain to the settings", public=True)
 async def keep_chain(request: Context, body: Change) -> Preview:
-    """Writes the chain into the settings file; the server then serves it. 409 if the file has changed since."""
+    """Writes the chain into the settings file, and serves it. 409 if the file has changed since."""
     setup = await _setup(request)
     try:
         return await setup.keep(body)
@@ -173,7 +174,7 @@ ROUTES: Final[tuple[Route, ...]] = (start, check_endpoint, first_portfolio, prev
 
 
 async def _setup(request: Context) -> Setup:
-    """Return the setup of the process. Raises a 401 Problem without a session, and 403 for any but the owner's."""
+    """Return the setup of the process; a 401 Problem without a session, 403 if it is not the owner's."""
     principal = request.http.principal = await caller(request)
     setup = cast(Setup | None, request.parts.setup)
     if setup is None:

@@ -1,4 +1,4 @@
-"""Add a chain to the settings file: the lines of the new section, and an atomic write that loses nothing."""
+"""Add a chain to the settings file: the lines of its section, and an atomic write."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _check(draft: Path) -> None:
 
 
 def _check_writable(path: Path) -> None:
-    """Raise a 409 Problem for a read-only file or folder; the superuser could write it, and does not either."""
+    """Raise a 409 Problem for a read-only file or folder, for the superuser too."""
     for each in (path, path.parent):
         if each.exists() and not each.stat().st_mode & _WRITABLE:
             raise _unwritable(path, f"{each} is read-only")

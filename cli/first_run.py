@@ -1,4 +1,4 @@
-"""What `serve` does for the dashboard's page *Start*: check an endpoint, show a portfolio, add the chain."""
+"""Check an endpoint, show a portfolio and add the chain for the dashboard's page *Start*."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class FirstRun:
             return Report(name, problem=error.message, remedy=error.remedy or OTHER_ENDPOINT)
 
     async def portfolios(self, request: Request) -> bytes:
-        """Return the portfolios of the accounts that are of the endpoint's chain, as JSON. Raises ChainfolioError."""
+        """Return the portfolios of accounts of the endpoint's chain, as JSON. Raises ChainfolioError."""
         async with self._system(request) as system:
             checked = [await _account(system, text) for text in request.addresses]
             owners = list(dict.fromkeys(owner for _, owner in checked if owner is not None))
@@ -118,7 +118,7 @@ class FirstRun:
             return b"".join((b"[", b",".join(documents), b"]"))
 
     async def preview(self, endpoint: Endpoint) -> Preview:
-        """Return the file as it is, and the lines of the endpoint's chain; 409 if the chain is configured already."""
+        """Return the file as it is, and the lines of the endpoint's chain; 409 if it is configured."""
         key, kind = await self._new_chain(endpoint)
         return added_chain.preview(self.path, key, kind, endpoint.rpc)
 

@@ -210,7 +210,7 @@ class PostgresTail:
         """Use the connection every few seconds while this process has locks, until it is closed."""
         while not self._closing.wait(BEAT_S):
             if self._epochs:
-                with suppress(StoreError):  # away: whoever writes next gets the error
+                with suppress(StoreError):  # away: the next write gets the error
                     self.read("SELECT 1")
 
     def _holder(self, name: str) -> str:

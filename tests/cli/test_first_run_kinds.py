@@ -13,35 +13,35 @@ from chainfolio.localchain.names import deploy_names
 from chainfolio.localchain.node import LocalNode
 from tests.cli.test_first_run import served
 from tests.cli.test_rpc_kinds import ADDRESSES, Place
-from tests.cli.test_rpc_kinds import place as place
+from tests.cli.test_rpc_kinds import stand_in as stand_in
 
 pytestmark = pytest.mark.node
 
 
 @pytest.fixture
-def described(here: Path, place: Place) -> Path:
+def described(here: Path, stand_in: Place) -> Path:
     """A settings file that describes the chain of a node which no file of ours describes."""
-    if text := place.settings(here):
-        text += f'{kind_of(place.kind).settings.ENDPOINTS} = ["{place.url}"]\n'
+    if text := stand_in.settings(here):
+        text += f'{kind_of(stand_in.kind).settings.ENDPOINTS} = ["{stand_in.url}"]\n'
     (here / "chainfolio.toml").write_text(text)
     return here / "chainfolio.toml"
 
 
 @pytest.mark.slow("starts a node of every kind", only=["starknet", "beacon", "solana"])
-async def test_an_endpoint_of_every_kind_is_checked_and_shown(here: Path, described: Path, place: Place) -> None:
+async def test_an_endpoint_of_every_kind_is_checked_and_shown(here: Path, described: Path, stand_in: Place) -> None:
     async with served(here, described) as face:
-        texts = [ADDRESSES[place.kind]] if place.kind in ADDRESSES else []
-        report = await face.done("check", rpc=place.url, addresses=texts)
-        assert report["chain"]["kind"] == place.kind
+        texts = [ADDRESSES[stand_in.kind]] if stand_in.kind in ADDRESSES else []
+        report = await face.done("check", rpc=stand_in.url, addresses=texts)
+        assert report["chain"]["kind"] == stand_in.kind
         # The beacon node is a few slots old, and has no rewards yet: `doctor` calls that a problem.
-        assert (report["ok"], report["problem"] == "") == ((False,) * 2 if place.kind == "beacon" else (True,) * 2)
+        assert (report["ok"], report["problem"] == "") == ((False,) * 2 if stand_in.kind == "beacon" else (True,) * 2)
         assert report["row"]["head"] is not None
         assert [each["problem"] for each in report["accounts"]] == ["" for _ in texts]
         if texts:
-            (document,) = await face.done("portfolio", rpc=place.url, addresses=texts)
+            (document,) = await face.done("portfolio", rpc=stand_in.url, addresses=texts)
             assert list(document["chains"]) == [report["chain"]["key"]]
         else:
-            status, refused = await face.post("portfolio", {"rpc": place.url, "addresses": [ADDRESSES["evm"]]})
+            status, refused = await face.post("portfolio", {"rpc": stand_in.url, "addresses": [ADDRESSES["evm"]]})
             assert (status, "no chain of its kind" in refused["message"]) == (400, True)
 
 

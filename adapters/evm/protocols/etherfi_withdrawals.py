@@ -39,7 +39,7 @@ FAMILY = Family(
     calls=(
         TypedCalls(
             "STAKE", "issued", (), ("liquidity_pool",)
-        ),  # the pool takes the ether, and eETH is a contract of its own
+        ),  # the pool takes the ether, and eETH is another contract
         TypedCalls("UNSTAKE", "loss", ("requestWithdraw", "requestWithdrawWithPermit")),
         TypedCalls("UNSTAKE", "gain", ("claimWithdraw", "batchClaimWithdraw")),
     ),
