@@ -159,6 +159,11 @@ async def test_search_finds_a_page_that_is_opened_as_a_file(site: Path, tmp_path
         assert page.complaints == []
 
 
+# The first read begins the transitions of the new width, which move the search box of the theme.
+WIDTH_OF_PAGE = """(document.documentElement.scrollWidth,
+    document.getAnimations().forEach(each => each.finish()), document.documentElement.scrollWidth)"""
+
+
 @pytest.mark.slow("opens each page in a browser")
 @pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium here")
 async def test_no_page_is_wider_than_its_window(site: Path, tmp_path: Path) -> None:
@@ -169,5 +174,5 @@ async def test_no_page_is_wider_than_its_window(site: Path, tmp_path: Path) -> N
             await page.once("document.readyState !== 'loading' && document.querySelector('.md-content')")
             for width in (390, 1280):
                 await page.do("Emulation.setDeviceMetricsOverride", width=width, **window)
-                assert await page.says("document.documentElement.scrollWidth") <= width, path
+                assert await page.says(WIDTH_OF_PAGE) <= width, path
         assert page.complaints == []
