@@ -23,6 +23,7 @@ from chainfolio.portfolio.nft_metadata import (
     MAX_JSON,
     MAX_URI,
     MetadataError,
+    NftMetadata,
     parse,
     read_data,
     resolved_uri,
@@ -151,3 +152,15 @@ def test_a_contract_of_both_standards_gives_each_number_once() -> None:
     (collection,) = with_collectibles.nfts_by_collection.values()
     assert [(each.token_id, each.balance) for each in collection.items] == [("7", "3"), ("8", "1")]
     assert (collection.count, with_collectibles.nfts_chains["ethereum"].count) == ("4", "4")
+
+
+def test_a_failed_read_of_metadata_is_an_issue_that_makes_nothing_partial() -> None:
+    document = portfolio(ALICE, valuate([snapshot()]), CHAINS, updated_ms=0)
+    collectibles = [collectible("erc721", str(number)) for number in range(3)]
+    unread = NftMetadata(problem="its contract could not be read: timed out", is_unread=True)
+    metadata = {each.holding.token.asset: unread for each in collectibles[:2]}
+    metadata[collectibles[2].holding.token.asset] = NftMetadata(problem="its metadata are no JSON")
+    shown = with_nfts(document, collectibles, CHAINS, Options(nfts=True, nft_metadata=True), metadata)
+    (issue,) = shown.issues
+    assert (issue.adapter, issue.reason, issue.count) == ("collectibles", unread.problem, 2)
+    assert (shown.completeness, shown.networth) == (document.completeness, document.networth)
