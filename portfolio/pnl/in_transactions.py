@@ -116,7 +116,8 @@ class _Record:
         parts: dict[int, Part] = {}
         for key, rows in by_asset.items():
             parts |= self._rows(rows, (record.hash, key), disposals[key])
-        contents = [gain for key, gains in disposals.items() if key not in by_asset for gain in gains]
+        outgoing = set(map(self._key, record.assets_out))
+        contents = [gain for key, gains in disposals.items() if key not in outgoing for gain in gains]
         shares = (row for row in record.assets_out if self._is_share(row) and not disposals[self._key(row)])
         share_row = next(shares, None)
         if contents and share_row is not None:

@@ -130,10 +130,20 @@ def test_all_transactions_together_closed_what_the_report_says(method: str, draw
     for each in filled:
         rows = (*each.assets_in, *each.assets_out, each.native_asset_fees)
         disposed = gains.disposals.get(each.hash, {}).keys()
-        has_row = disposed <= set(map(asset_key, rows)) or any(
+        has_row = disposed <= set(map(asset_key, (*each.assets_out, each.native_asset_fees))) or any(
             asset_key(row) not in disposed for row in each.assets_out
         )
         assert not has_row or summed(rows) == summed([each])
+
+
+def test_a_share_that_gives_less_back_than_it_stood_for_has_the_loss() -> None:
+    records = [
+        at(1, "TRANSFERIN", [asset("a", "2", "8")], []),
+        at(2, "DEPOSIT", [asset("share", "1")], [asset("a", "2", "8")]),
+        at(3, "WITHDRAW", [asset("a", "1", "4")], [asset("share", "1")]),
+    ]
+    filled, _ = with_gains(records[2], gains_by_transaction(records))
+    assert (filled.closed_pnl, filled.assets_out[0].closed_pnl, filled.assets_in[0].closed_pnl) == ("-4", "-4", "0")
 
 
 def test_a_sold_share_has_the_gains_of_what_it_stood_for() -> None:
