@@ -4,6 +4,7 @@ import { addressBar, chosen } from "./addresses.js";
 import { amount, compare, money, scaled } from "./decimal.js";
 import { badge, busy, el, failure, hash, name } from "./dom.js";
 import { symbolOf } from "./holdings.js";
+import { revocation } from "./revoke.js";
 import { TEXTS } from "./texts.js";
 
 const MOST_PAGES = 20, LIMIT = 100;
@@ -53,13 +54,14 @@ function approvalRow(chain, row) {
     el("span", { class: "statement" }, row.spenderLabel ? name(row.spenderLabel) : hash(row.to), ` ${TEXTS.mayTake} `,
       size, " ", token, " ", badge(row.through), " ", el("span", { class: "faint" }, name(chain.name, 20))),
     el("span", { class: "risk", title: left.valueAtRisk, "data-exact": left.valueAtRisk }, money(left.valueAtRisk)),
-    more);
+    more, revocation(chain, row));
 }
 
 function operatorRow(chain, row) {
   return el("li", { class: "approval" }, el("span", { class: "statement" },
     row.spenderLabel ? name(row.spenderLabel) : hash(row.to), ` ${TEXTS.mayMove} `, name(row.held, 20), " ",
-    hash(row.contract), " ", badge(row.standard), " ", el("span", { class: "faint" }, name(chain.name, 20))));
+    hash(row.contract), " ", badge(row.standard), " ", el("span", { class: "faint" }, name(chain.name, 20))),
+    revocation(chain, row));
 }
 
 function list(results) {

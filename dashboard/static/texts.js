@@ -203,6 +203,15 @@ export const TEXTS = {
   approvalsUnknown: "What others may take is not known",
   riskText: "The value at risk is the smaller of the allowance and the balance. N/A means unknown, not zero.",
   cutShort: (count) => `Only the newest ${count} approvals of a chain were read.`,
+  revoke: {
+    title: "Revoke",
+    text: "This transaction ends the approval. Chainfolio holds no key: sign it in the wallet of the owner, which sets "
+      + "nonce and fees.",
+    copy: "Copy",
+    copied: "Copied",
+    notCopied: "The browser does not allow to copy: select the text.",
+    open: "Open in a wallet",
+  },
 
   portfolioRead: "Portfolio read",
   indexedUpTo: "Transactions indexed up to",

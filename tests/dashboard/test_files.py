@@ -13,8 +13,11 @@ import subprocess
 import tomllib
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
+from eth_abi.abi import encode
+from eth_utils.crypto import keccak
 
 FOLDER = Path(__file__).parents[2] / "dashboard"
 STATIC = FOLDER / "static"
@@ -45,6 +48,36 @@ def test_texts_stand_in_one_file() -> None:
     sentence = re.compile(r'"[A-Z][a-z]+ [a-z]+[^"]*"')
     scripts = [path for path in STATIC.glob("*.js") if path.name != "texts.js"]
     assert [path.name for path in scripts if sentence.search(path.read_text())] == []
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js here")
+def test_a_revocation_is_the_call_that_a_library_encodes() -> None:
+    token, spender, permit2 = (f"0x{digit * 40}" for digit in "1bC")
+    row, number = {"contract": token, "from": f"0x{'d' * 40}", "to": spender}, 2**255 + 7
+    rows = [
+        row,
+        {**row, "permit2": permit2},
+        {**row, "standard": "erc1155"},
+        {**row, "standard": "erc721", "tokenId": str(number)},
+        {**row, "to": "TXYZopYRdj2D9XRtbG411XZZ3kM5VkAeBf"},
+    ]
+    script = f"""
+      const {{ending}} = await import({(STATIC / "revoke.js").as_uri()!r});
+      console.log(JSON.stringify({json.dumps(rows)}.map(ending)));"""
+    ran = subprocess.run(["node", "--input-type=module", "-e", script], capture_output=True, check=True, text=True)
+    *calls, none = json.loads(ran.stdout)
+    assert none is None, "Tron has other transactions"
+    assert [each["to"] for each in calls] == [token, permit2, token, token]
+    encoded: list[tuple[str, list[Any]]] = [
+        ("approve(address,uint256)", [spender, 0]),
+        ("approve(address,address,uint160,uint48)", [token, spender, 0, 0]),
+        ("setApprovalForAll(address,bool)", [spender, False]),
+        ("approve(address,uint256)", [f"0x{'0' * 40}", number]),
+    ]
+    for call, (function, arguments) in zip(calls, encoded, strict=True):
+        types = function.partition("(")[2].rstrip(")").split(",")
+        assert call["data"] == "0x" + (keccak(text=function)[:4] + encode(types, arguments)).hex()
+    assert calls[0]["path"] == f"approve?address={spender}&uint256=0"
 
 
 def random_decimals(count: int) -> list[str]:

@@ -175,6 +175,15 @@ async def test_a_chain_without_permit2_shows_its_approvals_and_says_so(demo: Dem
         shown = await page.says("[...document.querySelectorAll('.risk')].map(each => each.dataset.exact)")
         assert sorted(shown) == sorted(each["valueAtRisk"] for each in left)
         assert "Permit2" in await page.says("document.querySelector('.inner p.bad').textContent")
+        texts = await page.says("[...document.querySelectorAll('.revocation pre')].map(each => each.textContent)")
+        transactions = [json.loads(text) for text in texts]
+        assert len(transactions) == len(left)
+        for transaction in transactions:
+            assert transaction.pop("chainId") == int(demo.rpc("eth_chainId"), 16)
+            assert transaction["from"] == ALICE
+            assert int(demo.rpc("eth_call", transaction, "latest"), 16) == 1, "the token accepts it"
+        links = await page.says("[...document.querySelectorAll('.revocation a')].map(each => each.href)")
+        assert [link.partition("@")[0] for link in links] == [f"ethereum:{each['to']}" for each in transactions]
 
 
 async def test_completeness_is_that_of_the_api(demo: Demo, tmp_path: Path) -> None:
