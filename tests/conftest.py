@@ -16,7 +16,6 @@ from fnmatch import fnmatchcase
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-from chainfolio.loop import THRESHOLD
 from chainfolio.storage.lake import Lake
 from tests.e2e.running import Demo, Running, as_ethereum, demonstrated
 from tests.storage.s3_server import S3, serving
@@ -25,6 +24,7 @@ from tests.storage.stores import KINDS, Stores, postgres
 if os.environ.get("CHAINFOLIO_TESTS") != "deep":
     os.fsync = lambda fd: None  # the power stays on; writes in other processes still wait for the disk
 
+COLLECTED_AFTER = (10_000, 20, 20)  # thresholds of the collector; those of the product are others
 RECURSION_LIMIT = 4_096  # that of `chainfolio.adapters.evm.datasets.internal`
 DEAR = ("world", "demo_world", "sent", "traded")  # nodes with a history, of a session: one process makes each
 PROFILES = ("here", "quick", "luck", "deep")
@@ -56,16 +56,13 @@ def pytest_runtest_protocol() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without the garbage collector: it would look at 15,000 tests again and again, for half of the time.
-
-    Tests have the product's thresholds.
-    """
+    """Collect without the garbage collector: it would look at 15,000 tests again and again, for half of the time."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(*THRESHOLD)
+        gc.set_threshold(*COLLECTED_AFTER)
         gc.enable()
 
 

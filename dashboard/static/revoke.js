@@ -5,7 +5,8 @@ import { TEXTS } from "./texts.js";
 const ADDRESS = /^0x[0-9a-f]{40}$/i;
 const NOBODY = `0x${"0".repeat(40)}`;
 
-const word = (value) => (ADDRESS.test(value) ? value.slice(2).toLowerCase() : BigInt(value).toString(16)).padStart(64, "0");
+const hex = (value) => (ADDRESS.test(value) ? value.slice(2).toLowerCase() : BigInt(value).toString(16));
+const word = (value) => hex(value).padStart(64, "0");
 
 // A call of a contract: its address, function, selector, and the types and values of its arguments.
 function call(to, name, selector, args) {
@@ -37,6 +38,6 @@ export function revocation(chain, row) {
   const copy = () => navigator.clipboard.writeText(text)
     .then(() => copied.replaceChildren(TEXTS.revoke.copied), () => copied.replaceChildren(TEXTS.revoke.notCopied));
   return el("details", { class: "revocation" }, el("summary", {}, TEXTS.revoke.title), el("p", {}, TEXTS.revoke.text),
-    el("pre", { tabindex: "0" }, text), button(TEXTS.revoke.copy, copy), " ", el("a", { href: link }, TEXTS.revoke.open), " ",
-    copied);
+    el("pre", { tabindex: "0" }, text), button(TEXTS.revoke.copy, copy), " ",
+    el("a", { href: link }, TEXTS.revoke.open), " ", copied);
 }
