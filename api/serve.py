@@ -152,13 +152,13 @@ async def _run_worker(make: Make, settings: Settings, port: int, reuse_port: boo
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
             end.cancel()
-        restarts = not stop.is_set()
     log.info("stopped")
-    return restarts
+    return not stop.is_set()  # a signal may also come while requests are finished
 
 
 def freeze_memory() -> None:
     """Exclude the objects made at start-up from garbage collection: scans cost more than requests."""
+    gc.unfreeze()  # those of an application that was replaced
     gc.collect()
     gc.freeze()
 

@@ -149,7 +149,10 @@ def _nearest(kind: type[ChainSettings], key: str, section: str) -> str:
 def masked(url: str) -> str:
     """Return a URL that is safe to show: scheme and host only, because the rest may be a key."""
     scheme, mark, tail = url.partition("://")
-    host = re.split(r"[/?#]", tail)[0].rpartition("@")[2]
+    authority = re.split(r"[/?#]", tail)[0]
+    host = authority.rpartition("@")[2]
+    if mark and "@" in tail[len(authority) :]:  # what looks like the host may be a part of the password
+        return f"{scheme}://…"
     if mark and not host:  # a path of this machine; or a socket, before which a password may stand
         return f"{scheme}://…" if "@" in tail or "?" in tail else url
     return f"{scheme}://{host}/…" if host else url and "…"

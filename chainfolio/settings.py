@@ -161,7 +161,7 @@ class Nfts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             "`{url}`, or to `{url}` alone, which asks the hosts that the collections name"
         ),
     ] = {}
-    timeout_s: Annotated[int, doc("seconds for all metadata of one answer")] = 10
+    timeout_s: Annotated[int, doc("seconds for all metadata of one answer; one file has half of them")] = 10
 
 
 class Alerts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

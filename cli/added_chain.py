@@ -21,7 +21,7 @@ from chainfolio.storage.disk import sync
 
 HEAD: Final = "# Settings of Chainfolio. `chainfolio init --config OTHER.toml` writes every key with its meaning.\n"
 CHANGED: Final = "the settings file has changed since you saw it: look at it again"
-_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"']+")
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\"\n]+")  # to the end of the text: a key may have any sign
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _WRITABLE: Final = 0o222
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import structlog
 
 from chainfolio.alerts.service import AlertService
 from chainfolio.api.app import make_app
@@ -29,6 +30,7 @@ from chainfolio.cli.telemetry import telemetry
 from chainfolio.engine.bounds import Bound, BoundMetrics
 from chainfolio.engine.history.schedule import DailySnapshots
 from chainfolio.engine.service import Engine
+from chainfolio.errors import BadSettings
 from chainfolio.indexer.disk_trend import LakeMetrics, disk_trend
 from chainfolio.indexer.metrics import JobMetrics, TaskMetrics, WorkerMetrics, serve_metrics
 from chainfolio.indexer.schedule import JobSchedule
@@ -41,6 +43,8 @@ from chainfolio.supervisor import Supervisor
 if TYPE_CHECKING:
     from chainfolio.api.app import App
     from chainfolio.storage.state import State
+
+log = structlog.stdlib.get_logger("chainfolio.api")
 
 # The task that asks the state store for a sign of life, so that `/readyz` knows of its absence without waiting for it.
 STATE_STORE, STATE_PROBE_S = "state store", 2.0
@@ -69,7 +73,11 @@ def run(options: argparse.Namespace) -> int:
         config,
         greeting=greeting,
     ):
-        config, greeting = _settings(options), ""
+        greeting = ""
+        try:
+            config = _settings(options)
+        except BadSettings as error:  # somebody is editing the file
+            log.error("the settings are not valid, so the old ones stay", why=str(error))
     return 0
 
 

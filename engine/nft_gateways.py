@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from chainfolio.settings import Nfts
 
 MAX_FILES: Final = 32  # of one account and chain in one answer
-MAX_PARALLEL: Final = 8
+MAX_PARALLEL: Final = 8  # of all answers
 MAX_CACHED: Final = 2_000
-KEEP_S: Final = 3600  # of files at hosts, which may change; those of IPFS and Arweave cannot
+KEEP_S: Final = 3600  # of problems, and of files at hosts, which may change; those of IPFS and Arweave cannot
 DIRECT: Final = "{url}"
 NO_GATEWAY: Final = "its metadata are not on the chain, and no gateway is configured for them"
 TOO_MANY: Final = f"not read: only {MAX_FILES} files are read for one answer"
@@ -44,6 +44,7 @@ class Gateways:
 
     settings: Nfts
     clock: Clock
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PARALLEL))
     _cache: OrderedDict[str, tuple[int, NftMetadata]] = field(default_factory=OrderedDict)
 
     async def read(self, uris: Iterable[str]) -> dict[str, NftMetadata]:
@@ -51,14 +52,14 @@ class Gateways:
         metadata, urls = dict[str, NftMetadata](), dict[str, str]()
         for uri in dict.fromkeys(uris):
             cached = self._cached(uri)
+            if cached is None and len(urls) == MAX_FILES:
+                cached = NftMetadata(shown_uri(uri), problem=TOO_MANY)
             try:
                 url = "" if cached else gateway_url(uri, self.settings.gateways)
             except MetadataError as error:
                 cached = NftMetadata(shown_uri(uri), problem=str(error))
             if cached is not None:
                 metadata[uri] = cached
-            elif len(urls) == MAX_FILES:
-                metadata[uri] = NftMetadata(shown_uri(uri), problem=TOO_MANY)
             else:
                 urls[uri] = url
         if urls:
@@ -66,15 +67,16 @@ class Gateways:
         return metadata
 
     async def _fetch_all(self, urls: Mapping[str, str]) -> dict[str, NftMetadata]:
-        slots = asyncio.Semaphore(MAX_PARALLEL)
+        """Return the files at URLs. One may take half of the time of all, so that slow ones leave time for others."""
+        timeout_s = self.settings.timeout_s
         named = {host: GuardedSessions(Reachable([host] if host else [])) for host in map(self._gateway_host, urls)}
 
         async def fetch(uri: str) -> NftMetadata:
             try:
-                async with asyncio.timeout(self.settings.timeout_s), slots:
+                async with asyncio.timeout(timeout_s), self._slots, asyncio.timeout(timeout_s / 2):
                     return await _fetch(named[self._gateway_host(uri)], uri, urls[uri])
             except TimeoutError:
-                return _unread(uri, f"no answer within {self.settings.timeout_s} s")
+                return _unread(uri, f"no answer within {timeout_s} s")
 
         try:
             results = await asyncio.gather(*map(fetch, urls))
@@ -93,7 +95,8 @@ class Gateways:
 
     def _cached(self, uri: str) -> NftMetadata | None:
         time_us, metadata = self._cache.get(uri, (0, None))
-        is_old = scheme_of(uri) == "https" and self.clock.now_us() - time_us > KEEP_S * 1_000_000
+        may_change = scheme_of(uri) == "https" or (metadata is not None and metadata.problem)
+        is_old = may_change and self.clock.now_us() - time_us > KEEP_S * 1_000_000
         return None if is_old else metadata
 
     def _store(self, uri: str, metadata: NftMetadata) -> None:

@@ -58,13 +58,15 @@ class MetadataReader:
     async def _of_chain(self, key: str, collectibles: Sequence[Collectible]) -> dict[Asset, NftMetadata]:
         """Return the metadata of collectibles of one chain and block."""
         assets = list(dict.fromkeys(each.holding.token.asset for each in collectibles))
-        assets, omitted = assets[:MAX_COLLECTIBLES], assets[MAX_COLLECTIBLES:]
+        omitted: Sequence[Asset] = ()
         chain, block = self.system.chain(key), collectibles[0].block
         collections = {each.holding.account: {asset.collection for asset in assets} for each in collectibles}
         try:
             async with self.budget(chain):
                 trust = await self.snapshotter(chain).trust(collections, block.height)
                 untrusted = trust.untrusted_contracts({asset.collection for asset in assets})
+                assets.sort(key=lambda asset: asset.reference in untrusted)
+                assets, omitted = assets[:MAX_COLLECTIBLES], assets[MAX_COLLECTIBLES:]
                 reports = await run_batched(
                     {"": chain.token_uris(assets)},
                     lambda reads: chain.answer(mark_untrusted(reads, untrusted), block),
@@ -76,12 +78,21 @@ class MetadataReader:
         metadata = dict.fromkeys(omitted, NftMetadata(problem=TOO_MANY))
         remote: dict[Asset, str] = {}
         for asset, uri in zip(assets, uris, strict=True):
-            if isinstance(uri, str) and (text := resolved_uri(uri, asset.token_id)) and not is_data(text):
+            if text := _file_uri(asset, uri):
                 remote[asset] = text
             else:
                 metadata[asset] = _decoded(asset, uri)
         files = await self.gateways.read(remote.values())
         return metadata | {asset: files[uri] for asset, uri in remote.items()}
+
+
+def _file_uri(asset: Asset, uri: TokenUri) -> str:
+    """Return the URI of a file of metadata; empty for a `data:` URI, and for one that is missing or too long."""
+    try:
+        text = resolved_uri(uri, asset.token_id) if isinstance(uri, str) else ""
+    except MetadataError:
+        return ""
+    return "" if is_data(text) else text
 
 
 def _decoded(asset: Asset, uri: TokenUri) -> NftMetadata:
@@ -91,10 +102,8 @@ def _decoded(asset: Asset, uri: TokenUri) -> NftMetadata:
         return NftMetadata(problem=problem, is_unread=uri.cause == "read")
     if not isinstance(uri, str):
         return NftMetadata(problem="its contract refuses to name its metadata")
-    uri = resolved_uri(uri, asset.token_id)
-    if not uri:
-        return NftMetadata(problem=NO_URI)
     try:
-        return parse(read_data(uri))
+        uri = resolved_uri(uri, asset.token_id)
+        return parse(read_data(uri)) if uri else NftMetadata(problem=NO_URI)
     except MetadataError as error:
         return NftMetadata(problem=str(error))

@@ -20,6 +20,8 @@ MAX_URI: Final = 65_536  # characters of a `data:` URI
 MAX_JSON: Final = 262_144  # bytes
 MAX_ATTRIBUTES: Final = 50
 MAX_ATTRIBUTE: Final = 128  # characters of a name or a value
+MAX_ADDRESS: Final = 2_000  # characters of a URI of another scheme
+MAX_IDS: Final = 16  # places of a URI that its number is written to
 MAX_SHOWN_URI: Final = 256
 NO_URI: Final = "its contract gives it no metadata"
 _DECODER: Final = msgspec.json.Decoder(float_hook=str)  # floats would change numbers
@@ -51,8 +53,16 @@ class NftMetadata:
 
 
 def resolved_uri(uri: str, token_id: str) -> str:
-    """Return a URI with `{id}` replaced as ERC-1155 requires: 64 lower-case hexadecimal digits."""
-    return uri.strip().replace("{id}", f"{int(token_id):064x}") if token_id.isdecimal() else uri.strip()
+    """Return a URI with `{id}` replaced as ERC-1155 requires: 64 lower-case hexadecimal digits.
+
+    Raises:
+        MetadataError: It is too long.
+    """
+    text = uri.strip()
+    limit = MAX_URI if is_data(text) else MAX_ADDRESS
+    if len(text) > limit:
+        raise MetadataError(f"its URI has {len(text):,} characters, more than {limit:,}")
+    return text.replace("{id}", f"{int(token_id):064x}", MAX_IDS) if token_id.isdecimal() else text
 
 
 def shown_uri(uri: str) -> str:
@@ -77,7 +87,10 @@ def read_data(uri: str) -> bytes:
     media_type, *parameters = [part.strip().lower() for part in head.removeprefix(head[:5]).split(";")]
     if not comma or not is_json_type(media_type):
         raise MetadataError("its data: URI is not JSON")
-    content = unquote_to_bytes(body)
+    try:
+        content = unquote_to_bytes(body)
+    except UnicodeEncodeError:
+        raise MetadataError("its data: URI is no text") from None
     if "base64" not in parameters:
         return content
     try:

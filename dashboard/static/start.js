@@ -7,7 +7,7 @@ import { TEXTS } from "./texts.js";
 
 const T = TEXTS.start;
 const PAUSE_MS = 500; // after the last key, before the endpoint is asked
-const LOOK_MS = 500, LOOKS = 120; // at the server that starts again
+const LOOK_MS = 500, LOOKS = 360; // at the server that starts again
 
 // A link to this page for whoever may add chains, else nothing.
 export async function addChain() {

@@ -105,7 +105,7 @@ class _Record:
     def filled(self) -> tuple[TransactionDocument, dict[str, str]]:
         """Return the record with costs and gains, and the reasons for unknown ones by asset.
 
-        The first share that left gets the gains of what it stood for.
+        The first share that left gets the gains of what it stood for: one that was not also bought, if there is one.
         """
         record, by_asset = self.record, defaultdict[str, list[TransactionAssetDocument]](list)
         for asset in (*record.assets_in, *record.assets_out):
@@ -118,10 +118,13 @@ class _Record:
             parts |= self._rows(rows, (record.hash, key), disposals[key])
         outgoing = set(map(self._key, record.assets_out))
         contents = [gain for key, gains in disposals.items() if key not in outgoing for gain in gains]
-        shares = (row for row in record.assets_out if self._is_share(row) and not disposals[self._key(row)])
-        share_row = next(shares, None)
+        shares = [row for row in record.assets_out if self._is_share(row)]
+        share_row = next((row for row in shares if not disposals[self._key(row)]), next(iter(shares), None))
         if contents and share_row is not None:
-            parts[id(share_row)] = Part(total(gain.cost for gain in contents), total(gain.gain for gain in contents))
+            bought = [parts[id(share_row)]] if disposals[self._key(share_row)] else []
+            costs = [*(part.cost for part in bought), *(gain.cost for gain in contents)]
+            closed_parts = [*(part.closed for part in bought), *(gain.gain for gain in contents)]
+            parts[id(share_row)] = Part(total(costs), total(closed_parts))
         fee = self._fee(fee_gains)
         closed = [*(gain.gain for gains in disposals.values() for gain in gains), *(gain.gain for gain in fee_gains)]
         faults = {

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientError, ClientSession
 
+from chainfolio.api import serve as serving
+from chainfolio.api.app import App
 from chainfolio.api.serve import listening, serve
 from chainfolio.errors import BadSettings
 from chainfolio.settings import Server, Settings
@@ -153,6 +155,30 @@ async def test_workers_do_not_outlive_their_parent() -> None:
         await server.logged("stopped", 2)
         await asyncio.sleep(0.2)
         assert await is_refused(server.port)
+
+
+async def test_a_signal_while_requests_are_finished_for_a_restart_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = an_app()
+    app.restart.set()
+
+    async def made(_: Settings) -> App:
+        return app
+
+    @contextlib.asynccontextmanager
+    async def signalled(*_: Any, **__: Any) -> AsyncIterator[int]:
+        yield 1
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
+
+    monkeypatch.setattr(serving, "freeze_memory", lambda: None)
+    with monkeypatch.context() as without_signal:
+        without_signal.setattr(serving, "listening", lambda *_, **__: contextlib.nullcontext(1))
+        assert await serving._run_worker(made, Settings(), 1, False, "")
+    monkeypatch.setattr(serving, "listening", signalled)
+    assert not await serving._run_worker(made, Settings(), 1, False, "")
 
 
 async def test_a_request_that_never_ends_is_cut_off() -> None:

@@ -82,3 +82,18 @@ def test_a_server_without_settings_begins_on_start_and_serves_again_with_what_wa
     assert main(["serve", "--port", "8123"]) == 0
     assert served == [[], ["ethereum"]]
     assert capsys.readouterr().out.count("http://127.0.0.1:8123/#/start?link=cf_live_") == 1
+
+
+def test_a_settings_file_that_is_being_edited_leaves_the_old_settings(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[Settings] = []
+
+    def restart_once(_: Any, settings: Settings, *, greeting: str) -> bool:
+        served.append(settings)
+        config.write_text("[chains.eth")
+        return len(served) == 1
+
+    monkeypatch.setattr(serve, "serve", restart_once)
+    assert main(["serve", "--config", str(config)]) == 0
+    assert [list(each.chains) for each in served] == [["ethereum"], ["ethereum"]]

@@ -144,6 +144,27 @@ async def test_without_a_gateway_nothing_is_requested(uri: str) -> None:
     assert metadata[uri].problem == NO_GATEWAY
 
 
+async def test_slow_files_leave_time_for_the_others() -> None:
+    async def slow_or_good(request: web.BaseRequest) -> web.StreamResponse:
+        return await (silent if "slow" in request.path else good)(request)
+
+    async with receiver(slow_or_good) as gateway:
+        uris = [f"ipfs://slow/{number}" for number in range(8)] + [f"ipfs://Qm/{number}" for number in range(8)]
+        metadata = await read(uris, {"ipfs": gateway.url + "/{path}"}, timeout_s=2)
+        assert [metadata[uri].name for uri in uris] == [""] * 8 + ["Ape #7"] * 8
+        assert all(metadata[uri].is_unread for uri in uris[:8])
+
+
+async def test_a_file_that_was_no_metadata_is_requested_again_after_an_hour() -> None:
+    clock = ManualClock()
+    async with receiver(svg) as gateway:
+        gateways = Gateways(Nfts({"ipfs": gateway.url + "/{path}"}), clock)
+        for later_s, count in ((0, 1), (3_599, 1), (2, 2)):
+            clock.now_s += later_s
+            assert (await gateways.read(["ipfs://Qm/7"]))["ipfs://Qm/7"].problem == "its file is not JSON"
+            assert len(gateway.got) == count
+
+
 async def test_files_are_cached_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nft_gateways, "MAX_CACHED", 5)
     async with receiver(good) as gateway:

@@ -18,8 +18,10 @@ from chainfolio.contracts import Collectible, Holding, Token
 from chainfolio.portfolio.compose import portfolio
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.nft_metadata import (
+    MAX_ADDRESS,
     MAX_ATTRIBUTE,
     MAX_ATTRIBUTES,
+    MAX_IDS,
     MAX_JSON,
     MAX_URI,
     MetadataError,
@@ -131,6 +133,14 @@ def test_attributes_above_the_limit_are_counted() -> None:
 
 def test_an_id_in_a_uri_has_64_hexadecimal_digits() -> None:
     assert resolved_uri("ipfs://x/{id}.json", "314592") == f"ipfs://x/{0x4CCE0:064x}.json"
+
+
+def test_a_uri_that_grows_by_its_number_stays_bounded() -> None:
+    with pytest.raises(MetadataError, match="more than 2,000"):
+        resolved_uri("ipfs://" + "{id}" * 500, "7")
+    assert len(resolved_uri("ipfs://" + "{id}" * 400, "7")) <= MAX_ADDRESS + 60 * MAX_IDS
+    with pytest.raises(MetadataError, match="more than 65,536"):
+        resolved_uri("data:," + "{id}" * 16_384, "7")
 
 
 def collectible(kind: str, token_id: str, raw: int = 1) -> Collectible:
