@@ -76,12 +76,18 @@ def serving(folder: Path) -> Iterator[S3]:
 def main(flag: Path) -> None:
     """Serve until it is killed."""
     import logging
+    from threading import Lock
 
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    service = DomainDispatcherApplication(create_backend_app)
+    service, committing = DomainDispatcherApplication(create_backend_app), Lock()
+
+    def answer(request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        """Pass a request on. The service compares `If-None-Match` and stores in two steps: one commit at a time."""
+        with committing:
+            return service(request, start)  # type: ignore[no-any-return]
 
     def application(request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         how = ""
@@ -92,9 +98,9 @@ def main(flag: Path) -> None:
             return []
         is_commit = request["REQUEST_METHOD"] == "PUT" and "/_delta_log/" in request["PATH_INFO"]
         if not how or (how in ("unanswered", "once") and not is_commit):
-            return service(request, start)  # type: ignore[no-any-return]
+            return (answer if is_commit else service)(request, start)
         if how in ("unanswered", "once"):
-            list(service(request, lambda *_: None))
+            list(answer(request, lambda *_: None))
         if how == "once":
             flag.unlink()
         status, code, message = ANSWERS[how]
