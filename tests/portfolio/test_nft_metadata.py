@@ -37,7 +37,7 @@ from tests.portfolio.examples import ALICE, BLOCK, CHAINS, snapshot
 
 Input = TypeVar("Input", str, bytes)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda each: st.lists(each) | st.dictionaries(st.sampled_from(("name", "attributes", "value", "trait_type")), each),
 )
 
