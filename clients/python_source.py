@@ -49,11 +49,17 @@ def models_module(description: Document) -> str:
 
 def _models(description: Document) -> dict[str, Document]:
     """Return the schemas of answers and bodies by name; errors have classes that are written by hand."""
-    schemas, names = description["components"]["schemas"], dict[str, None]()
     waiting: list[object] = []
     for _, _, operation in operations(description):
         media, schema = answer_of(operation)
         waiting += [operation.get("requestBody"), event_data(description, schema) if media == EVENTS else schema]
+    names = names_in(description, waiting)
+    return {name: schema for name, schema in description["components"]["schemas"].items() if name in names}
+
+
+def names_in(description: Document, nodes: Iterable[object]) -> set[str]:
+    """Return the names of the schemas that parts of the description refer to, also through others."""
+    names, waiting = set[str](), list(nodes)
     while waiting:
         node = waiting.pop()
         if isinstance(node, list):
@@ -61,10 +67,10 @@ def _models(description: Document) -> dict[str, Document]:
         elif isinstance(node, dict):
             name = _name(node.get("$ref", ""))
             if name and name not in names:
-                names[name] = None
-                waiting.append(schemas[name])
+                names.add(name)
+                waiting.append(description["components"]["schemas"][name])
             waiting += [value for key, value in node.items() if key not in ("example", "examples", "default")]
-    return {name: schema for name, schema in schemas.items() if name in names}
+    return names
 
 
 def operations(description: Document) -> Iterator[tuple[str, str, Document]]:

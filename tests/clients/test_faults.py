@@ -116,6 +116,24 @@ async def test_a_connection_that_never_works_is_one_error(asking: Asking, packag
         assert len(server.requests) == 2
 
 
+async def test_a_header_that_cannot_be_sent_is_a_wrong_argument(asking: Asking) -> None:
+    async with asking(CREDITS) as (caller, server):
+        for value in ("Zoë", "ann\r\nX-Other: 1"):
+            with raises(ValueError):
+                await caller.call("addressbook", delegate_for=value)
+        assert server.requests == []
+
+
+async def test_deep_answers_are_errors_of_the_client(asking: Asking, package: Any) -> None:
+    deep = '{"error":' * 200_000
+    async with asking(answer(500, deep), answer(200, '{"data":' + "[" * 200_000)) as (caller, _):
+        with raises(package.ApiError) as errors:
+            await caller.call("credits")
+        assert (errors[0].status, errors[0].body) == (500, {})
+        with raises(package.InvalidAnswer):
+            await caller.call("add_entries", entries=[{"address": ALICE}])
+
+
 def contents(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in folder.iterdir()]
 
@@ -139,8 +157,9 @@ async def test_a_file_that_is_cut_is_no_file(asking: Asking, package: Any, tmp_p
         with raises(package.ConnectionFailed):
             await save(tmp_path / "cut.csv")
         assert contents(tmp_path) == []
+        (tmp_path / "whole.csv.part").write_bytes(b"a file of the user")
         await save(tmp_path / "whole.csv")
-        assert contents(tmp_path) == [b"a,b\n"]
+        assert sorted(contents(tmp_path)) == [b"a file of the user", b"a,b\n"]
         assert len(server.requests) == 2, "a file that began is not asked for again"
 
 

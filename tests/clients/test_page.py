@@ -69,6 +69,7 @@ await client.portfolio({ addresses: [], wallets: [] });
 await client.historical({ addresses: [] });
 // @ts-expect-error: a value that is none of the enumeration
 client.transactions({ addresses: [], sort: "UP" });
+await client.addEntries({ entries: [{ address: "" }] }); // a label has a default
 // @ts-expect-error: an amount is a text, with which nobody computes by mistake
 const sum: number = (await client.nav({ addresses: [] })).nav + 1;
 """

@@ -115,6 +115,15 @@ async def test_refusals_are_typed_errors_with_codes(package: Any, caller: Caller
         await caller.call("bundle", bundle_id="../../readyz")
 
 
+@pytest.mark.parametrize("part", ["", ".", "..", [".."]])
+async def test_a_part_of_a_path_never_makes_it_that_of_another_call(caller: Caller, part: Any) -> None:
+    await caller.call("add_entries", entries=[{"address": ALICE}])
+    bundle = (await caller.call("create_bundle", name="One", addresses=[ALICE])).data
+    with raises(ValueError):
+        await caller.call("remove_member", bundle_id=bundle.id, address=part)
+    assert (await caller.call("bundle", bundle_id=bundle.id)).data.addresses == [ALICE]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_key_is_needed_and_never_shown(package: Any, world: World, kind: str) -> None:
     async with Caller(package, kind, world.base, "cf_live_secret") as caller:
@@ -124,6 +133,10 @@ async def test_a_key_is_needed_and_never_shown(package: Any, world: World, kind:
     with pytest.raises(ValueError, match="printable") as refused:
         Caller(package, kind, world.base, "cf_live_secret\n")
     assert "secret" not in str(refused.value)
+    for user in ("ann:secret@", ":secret@", "secret@"):
+        with pytest.raises(ValueError, match="no password") as refused:
+            Caller(package, kind, world.base.replace("//", f"//{user}"), None)
+        assert "secret" not in str(refused.value)
     async with Caller(package, kind, world.base, None) as public:
         assert (await public.call("readyz")).ready
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import tarfile
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 import chainfolio
 from chainfolio.api.metrics import Traffic
@@ -26,6 +29,7 @@ from tests.api.furnished import GRANTS, furnish, request_of
 from tests.api.tenants import World, a_world
 from tests.clients.scripted import HANG, answer, scripted
 from tests.clients.test_faults import CREDITS, EVENT, LIMITED, NAV, QUIET
+from tests.e2e.browser import PROGRAM, browsing
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("typescript")]
 
@@ -113,6 +117,95 @@ async def test_refusals_have_codes_and_never_the_key(ask: Ask, world: World) -> 
     assert read(await ask(world.base, "readyz", key=""))["ready"]
 
 
+@pytest.mark.parametrize("part", ["", ".", ".."])
+async def test_a_part_of_a_path_never_makes_it_that_of_another_call(ask: Ask, world: World, part: str) -> None:
+    key = world.tenant("ann", grants=GRANTS).key
+    read(await ask(world.base, "addEntries", {"entries": [{"address": ALICE}]}, key=key))
+    bundle = read(await ask(world.base, "createBundle", {"name": "One", "addresses": [ALICE]}, key=key))["data"]["id"]
+    outcome = await ask(world.base, "removeMember", {"bundleId": bundle, "address": part}, key=key)
+    assert outcome["error"]["kind"] == "TypeError"
+    assert read(await ask(world.base, "bundle", {"bundleId": bundle}, key=key))["data"]["addresses"] == [ALICE]
+
+
+async def test_wrong_arguments_are_not_sent(ask: Ask) -> None:
+    async with scripted([CREDITS]) as server:
+        for name, args, options in (
+            ("credits", {"wallet": ALICE}, {}),
+            ("removeEntry", {"address": ALICE, "label": "x"}, {}),
+            ("credits", {}, {"delegateFor": "Zo\u0142"}),
+        ):
+            outcome = await ask(server.url, name, args, options=options)
+            assert (outcome["error"]["kind"], outcome["waits"]) == ("TypeError", [])
+        for user in ("ann:secret@", ":secret@", "secret@"):
+            error = (await ask(server.url.replace("//", f"//{user}"), "credits"))["error"]
+            assert error["kind"] == "TypeError"
+            assert "secret" not in json.dumps(error)
+        assert server.requests == []
+
+
+@pytest.mark.parametrize("moment", ["wait", "item"])
+async def test_a_signal_ends_a_call_with_its_own_reason(ask: Ask, moment: str) -> None:
+    stream = answer(200, EVENT % ("a1", ALICE, QUIET), length=9_999, Content_Type="text/event-stream") + HANG
+    async with scripted([answer(503, "{}", Retry_After="5") if moment == "wait" else stream]) as server:
+        outcome = await ask(server.url, "events", {"addresses": [ALICE]}, abort=moment)
+        assert (outcome["error"]["kind"], outcome["error"]["message"]) == ("Error", "enough")
+        assert (outcome["waits"], len(server.requests)) == ([5] if moment == "wait" else [], 1)
+
+
+UNDEFINED = """
+import { createClient } from "chainfolio-client";
+const [url, wallet] = process.argv.slice(2);
+const waits = [];
+const sleep = async (seconds) => void waits.push(seconds);
+const client = createClient(url, "k", { attempts: undefined, random: undefined, timeoutS: undefined, sleep });
+const failed = await client.credits().catch((error) => error.status);
+const list = client.approvals({ chain: "ethereum", addresses: [wallet], limit: undefined });
+const issues = [];
+for (let turn = 0; turn < 2; turn++) {
+  for await (const _ of list);
+  issues.push(list.issues.length);
+}
+console.log(JSON.stringify({ failed, waits: waits.length, issues }));
+"""
+
+
+async def test_undefined_is_no_value_and_each_iteration_has_its_issues(project: Path) -> None:
+    (project / "undefined.mjs").write_text(UNDEFINED)
+    issue = {"adapter": "a", "subject": "s", "reason": "no node"}
+    page = answer(200, json.dumps({"cursor": None, "pageSize": 1, "items": [], "issues": [issue]}))
+    async with scripted([*[answer(503, "{}")] * 5, page]) as server, asyncio.timeout(60):
+        process = await asyncio.create_subprocess_exec(
+            "node", "undefined.mjs", server.url, ALICE, cwd=project, stdout=asyncio.subprocess.PIPE
+        )
+        printed, _ = await process.communicate()
+    assert json.loads(printed) == {"failed": 503, "waits": 4, "issues": [1, 1]}
+    assert "limit=" in server.requests[-1]
+
+
+IN_A_PAGE = """(async () => {
+  delete Crypto.prototype.randomUUID; // as on pages that are not secure
+  const { createClient } = await import("/client/index.js");
+  await createClient(location.origin).removeEntry({ address: "%s" });
+})()"""
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium here")
+async def test_calls_work_in_a_browser(project: Path, tmp_path: Path) -> None:
+    keys: list[str] = []
+
+    async def remove(request: web.Request) -> web.Response:
+        keys.append(request.headers["Idempotency-Key"])
+        return web.Response(status=204)
+
+    app = web.Application()
+    app.router.add_static("/client", project / "node_modules" / "chainfolio-client" / "dist")
+    app.router.add_delete("/v1/addressbook/{address}", remove)
+    async with TestServer(app) as server, browsing(tmp_path) as page:
+        await page.open(str(server.make_url("/client/index.js")))
+        await page.says(IN_A_PAGE % ALICE)
+    assert [uuid.UUID(key).version for key in keys] == [4]
+
+
 async def test_retries_wait_as_the_server_says(ask: Ask) -> None:
     busy = answer(503, "{}", Retry_After="60")
     async with scripted([answer(429, LIMITED, Retry_After="7"), busy, CREDITS]) as server:
@@ -165,12 +258,13 @@ async def test_a_file_that_is_cut_is_an_error(ask: Ask) -> None:
 async def test_a_stream_that_is_cut_goes_on_after_its_last_event(ask: Ask) -> None:
     stream = "text/event-stream"
     first = "retry: 2000\n\n" + EVENT % ("a1", ALICE, QUIET) + 'id: b2\nevent: status\ndata: [{"addr'
-    second = ":\n\n" + EVENT % ("b2", ALICE, QUIET.replace("false", "true"))
+    second = ":\n\n" + EVENT % ("b2", ALICE, QUIET.replace("false", "true").replace(':"complete', ':"a\u2028b\u2029'))
     answers = [answer(200, first, length=9_999, Content_Type=stream), answer(503, "{}", Retry_After="3")]
     async with scripted([*answers, answer(200, second, Content_Type=stream)]) as server:
         outcome = await ask(server.url, "events", {"addresses": [ALICE]}, take=2)
         events = [(each["id"], each["event"], each["data"][0]["syncInProgress"]) for each in read(outcome)]
         assert events == [("a1", "status", False), ("b2", "status", True)]
+        assert read(outcome)[1]["data"][0]["completeness"] == "a\u2028b\u2029"
         assert server.headers("Last-Event-ID") == ["", "a1", "a1"]
         assert outcome["waits"] == [2, 3]
     async with scripted([answer(200, "[]", Content_Type="application/json")]) as server:

@@ -90,9 +90,9 @@ class AsyncDownload:
     async def save(self, path: str | os.PathLike[str]) -> None:
         """Write the body into a file, which appears once it is whole. ConnectionFailed if it is cut."""
         whole = Path(path)
-        part = whole.with_name(f"{whole.name}.part")
+        part = whole.with_name(f".{uuid.uuid4().hex}.part")
         try:
-            with part.open("wb") as file:
+            with part.open("xb") as file:
                 async for chunk in self.chunks():
                     file.write(chunk)
             part.replace(whole)
@@ -113,7 +113,7 @@ class AsyncConnection:
         random: Chooses idempotency keys and the jitter of waits.
 
     Raises:
-        ValueError: The key cannot be one.
+        ValueError: The key cannot be one, or the address has a user or a password.
     """
 
     def __init__(
@@ -129,6 +129,8 @@ class AsyncConnection:
     ) -> None:
         if key is not None and not re.fullmatch("[!-~]+", key):  # else the error of the transport would show it
             raise ValueError("an API key has printable characters only, and no spaces")
+        if httpx2.URL(base_url).userinfo:  # else errors and `repr` would show it
+            raise ValueError("the address of the server has no user and no password; the API key is enough")
         headers = {"User-Agent": f"chainfolio-client/{__version__}"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
@@ -184,8 +186,12 @@ class AsyncConnection:
         """Return the answer of a call with its body; with an open body if `silence_s` bounds the waits for its parts.
 
         A change gets an idempotency key, so that it is made once although it may be sent several times.
+        ValueError if a header cannot be sent.
         """
         sent = {name: value for name, value in (headers or {}).items() if value is not None}
+        for name, value in sent.items():
+            if not re.fullmatch("[ -~]*", value):
+                raise ValueError(f"{name} has printable ASCII characters only")
         if method != "GET":
             sent.setdefault("Idempotency-Key", str(uuid.UUID(int=self._random.getrandbits(128), version=4)))
         parameters = {name: text(value) for name, value in (query or {}).items() if value is not None}

@@ -66,7 +66,7 @@ def decode(call: str, content: bytes, kind: type[T]) -> T:
     """Return the document of an answer. InvalidAnswer if it is none of that kind."""
     try:
         return msgspec.json.decode(content, type=kind, dec_hook=read_number)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidAnswer(f"{call}: {error}") from None
 
 
@@ -82,8 +82,11 @@ def text(value: Any) -> str:
 
 
 def segment(value: object) -> str:
-    """Return a value as one segment of a path."""
-    return quote(text(value), safe="")
+    """Return a value as one segment of a path. ValueError for one that would make it the path of another call."""
+    written = text(value)
+    if written in ("", ".", ".."):
+        raise ValueError(f"no part of a path can be {written!r}")
+    return quote(written, safe="")
 
 
 def as_list(values: Sequence[Any]) -> list[Any]:

@@ -104,7 +104,7 @@ def api_error(status: int, headers: Mapping[str, str], content: bytes) -> ApiErr
 def _object(content: bytes) -> dict[str, Any]:
     try:
         document = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 

@@ -19,7 +19,8 @@ export interface Options {
   /** How long the server may be silent: 90. */
   timeoutS?: number;
   fetch?: typeof fetch;
-  sleep?: (seconds: number) => Promise<void>;
+  /** Waits for some seconds; `over` is aborted once nobody waits any more. */
+  sleep?: (seconds: number, over: AbortSignal) => Promise<void>;
   random?: () => number;
 }
 
@@ -29,9 +30,14 @@ const MIN_PAUSE_S = 0.5;
 const MAX_PAUSE_S = 60;
 const SILENCE_S = 45; // after which a stream of events is cut; a server sends something every 15 seconds
 
-/** Return a client of the server at an address (without `/v1`). `key` may be empty for calls that need none. */
+/**
+ * Return a client of the server at an address (without `/v1`). `key` may be empty for calls that need none.
+ * TypeError if the address is none or has a user or a password, or if the key cannot be one.
+ */
 export function createClient(url: string, key = "", options: Options = {}): Client {
   if (!/^[!-~]*$/.test(key)) throw new TypeError("an API key has printable characters only, and no spaces");
+  const { username, password } = new URL(url);
+  if (username || password) throw new TypeError("the address of the server has no user and no password");
   const connection = new Connection(url.replace(/\/+$/, ""), key, options);
   const calls = Object.keys(OPERATIONS).map((name) => [
     name,
@@ -46,12 +52,13 @@ class Connection {
 
   constructor(readonly url: string, key: string, options: Options) {
     this.#key = key;
-    const sleep = (seconds: number) => new Promise<void>((resolve) => setTimeout(resolve, seconds * 1000));
-    const defaults = { attempts: 5, maxWaitS: 60, timeoutS: 90, fetch: globalThis.fetch, sleep, random: Math.random };
-    this.#options = { ...defaults, ...options };
+    const send: typeof fetch = (...request) => globalThis.fetch(...request); // browsers want their window as `this`
+    const defaults = { attempts: 5, maxWaitS: 60, timeoutS: 90, fetch: send, sleep, random: Math.random };
+    this.#options = { ...defaults, ...defined(options) };
   }
 
-  call(operation: Operation, args: Values, options: CallOptions): unknown {
+  call(operation: Operation, given: Values, options: CallOptions): unknown {
+    const args = defined(given);
     if (operation.position) return this.#pages(operation, args, options);
     if (operation.media === "events") return this.#events(operation, args, options);
     return this.#send(operation, args, options);
@@ -65,26 +72,42 @@ class Connection {
       if (!(error instanceof ChainfolioError)) return error;
       const waitS = this.#waitS(attempt, error);
       if (waitS === undefined) throw error;
-      await this.#options.sleep(waitS);
+      await this.#wait(waitS, options.signal);
     }
   }
 
   async #attempt(operation: Operation, url: URL, init: RequestInit, options: CallOptions): Promise<unknown> {
     const silence = new Silence(operation.media === "events" ? SILENCE_S : this.#options.timeoutS, options.signal);
+    const { fetch } = this.#options;
     let text: string;
     let response: Response;
     try {
-      response = await this.#options.fetch(url, { ...init, signal: silence.signal });
+      response = await fetch(url, { ...init, signal: silence.signal });
       if (response.ok && operation.media) return new Response(silence.watch(response.body), response);
       text = await response.text();
     } catch (fault) {
-      if (options.signal?.aborted) throw fault;
+      options.signal?.throwIfAborted();
       return new ConnectionFailed(`${operation.method} ${url.pathname}: ${reason(fault)}`);
     } finally {
       silence.pause();
     }
     if (!response.ok) return new ApiError(response.status, response.headers, text);
     return response.status === 204 ? undefined : parse(`${operation.method} ${url.pathname}`, text);
+  }
+
+  /** Wait some seconds. If the signal is aborted, throw its reason at once. */
+  async #wait(seconds: number, signal?: AbortSignal): Promise<void> {
+    signal?.throwIfAborted();
+    const { sleep } = this.#options;
+    const over = new AbortController();
+    const ended = new Promise<never>((_, reject) => {
+      signal?.addEventListener("abort", () => reject(signal.reason), { signal: over.signal });
+    });
+    try {
+      await Promise.race([sleep(seconds, over.signal), ended]);
+    } finally {
+      over.abort();
+    }
   }
 
   #request(operation: Operation, args: Values, options: CallOptions): [URL, RequestInit] {
@@ -95,22 +118,28 @@ class Connection {
       return value;
     };
     const path = operation.path.replace(/\{(\w+)\}/g, (_, name: string) => {
-      if (!left[name] && left[name] !== 0) throw new TypeError(`${operation.path}: ${name} is missing`);
-      return encodeURIComponent(String(take(name)));
+      const value = String(take(name) ?? "");
+      if (["", ".", ".."].includes(value)) throw new TypeError(`${operation.path}: ${name} cannot be "${value}"`);
+      return encodeURIComponent(value);
     });
     const url = new URL(this.url + path);
     for (const name of operation.query) {
       const value = take(name);
       if (value !== undefined && value !== null) url.searchParams.set(name, String(value)); // joins a list by commas
     }
-    const headers: Record<string, string> = {};
-    if (this.#key) headers["Authorization"] = `Bearer ${this.#key}`;
-    if (operation.method !== "GET") headers["Idempotency-Key"] = options.idempotencyKey ?? crypto.randomUUID();
-    if (options.delegateFor) headers["X-Delegate-For"] = options.delegateFor;
-    if (options.lastEventId) headers["Last-Event-ID"] = options.lastEventId;
+    const headers = new Headers(); // a text that is no header is a TypeError here, and not sent again and again
+    if (this.#key) headers.set("Authorization", `Bearer ${this.#key}`);
+    if (operation.method !== "GET") headers.set("Idempotency-Key", options.idempotencyKey ?? randomUuid());
+    if (options.delegateFor) headers.set("X-Delegate-For", options.delegateFor);
+    if (options.lastEventId) headers.set("Last-Event-ID", options.lastEventId);
     const init: RequestInit = { method: operation.method, headers, redirect: "manual" };
-    if (Object.keys(left).length === 0) return [url, init];
-    return [url, { ...init, headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(left) }];
+    if (operation.body) {
+      headers.set("Content-Type", "application/json");
+      return [url, { ...init, body: JSON.stringify(left) }];
+    }
+    const [unknown] = Object.keys(left);
+    if (unknown !== undefined) throw new TypeError(`${operation.path}: there is no argument ${unknown}`);
+    return [url, init];
   }
 
   /** The seconds before the next attempt; undefined if there is none. */
@@ -125,17 +154,20 @@ class Connection {
   }
 
   #pages(operation: Operation, args: Values, options: CallOptions): object {
-    const issues: unknown[] = [];
     const read = async (values: Values) => {
       const page = (await this.#send(operation, values, options)) as Values;
-      issues.push(...((page["issues"] as unknown[] | undefined) ?? []));
+      list.issues.push(...((page["issues"] as unknown[] | undefined) ?? []));
       return page;
     };
-    const pages = () => pagesOf(operation, args, read);
+    async function* pages(): AsyncGenerator<Values> {
+      list.issues = [];
+      yield* pagesOf(operation, args, read);
+    }
     async function* items(): AsyncGenerator<unknown> {
       for await (const page of pages()) yield* page[operation.items ?? ""] as unknown[];
     }
-    return { issues, pages, [Symbol.asyncIterator]: items };
+    const list = { issues: [] as unknown[], pages, [Symbol.asyncIterator]: items };
+    return list;
   }
 
   async *#events(operation: Operation, args: Values, options: CallOptions): AsyncGenerator<unknown> {
@@ -155,11 +187,33 @@ class Connection {
           if (data) yield { id: last, event, data: parse(operation.path, data) };
         }
       } catch (fault) {
-        if (fault instanceof InvalidAnswer || options.signal?.aborted) throw fault; // else connect again
+        options.signal?.throwIfAborted();
+        if (fault instanceof InvalidAnswer) throw fault; // else connect again
       }
-      await this.#options.sleep(pauseS);
+      await this.#wait(pauseS, options.signal);
     }
   }
+}
+
+/** The entries that have a value: `undefined` counts as none, and does not replace a default. */
+function defined<T extends object>(values: T): T {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as T;
+}
+
+function sleep(seconds: number, over: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, seconds * 1000);
+    over.addEventListener("abort", () => clearTimeout(timer));
+  });
+}
+
+/** A random UUID. `crypto.randomUUID` exists on pages of HTTPS only. */
+function randomUuid(): string {
+  const bytes = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte, place) =>
+    place === 6 ? (byte & 0x0f) | 0x40 : place === 8 ? (byte & 0x3f) | 0x80 : byte,
+  );
+  const digits = bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
 }
 
 /** Read JSON. The numbers of the fields in EXACT become texts first, because JavaScript would round them. */

@@ -10,6 +10,7 @@ export interface Operation {
   readonly position?: "offset" | "page" | "cursor";
   readonly items?: string;
   readonly limit?: number;
+  readonly body?: true;
   readonly media?: "events" | "file";
 }
 

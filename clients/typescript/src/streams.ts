@@ -9,8 +9,8 @@ export class Silence {
 
   readonly signal: AbortSignal;
 
-  constructor(readonly seconds: number, signal?: AbortSignal) {
-    this.signal = signal ? AbortSignal.any([this.#controller.signal, signal]) : this.#controller.signal;
+  constructor(readonly seconds: number, readonly caller?: AbortSignal) {
+    this.signal = caller ? AbortSignal.any([this.#controller.signal, caller]) : this.#controller.signal;
     this.#begin();
   }
 
@@ -24,7 +24,7 @@ export class Silence {
     this.#timer = setTimeout(abort, this.seconds * 1000);
   }
 
-  /** Return a body whose chunks are waited for no longer than that. */
+  /** Return a body whose chunks are waited for no longer than that. The caller's signal ends it with its reason. */
   watch(body: ReadableStream<Uint8Array> | null): ReadableStream<Uint8Array> | null {
     if (!body) return null;
     const reader = body.getReader();
@@ -36,7 +36,8 @@ export class Silence {
           if (done) controller.close();
           else controller.enqueue(value);
         } catch (fault) {
-          controller.error(new ConnectionFailed(`the answer was cut: ${reason(fault)}`));
+          const cut = new ConnectionFailed(`the answer was cut: ${reason(fault)}`);
+          controller.error(this.caller?.aborted ? this.caller.reason : cut);
         } finally {
           this.pause();
         }
@@ -55,8 +56,9 @@ export async function* blocks(response: Response): AsyncGenerator<Record<string,
     rest = parts.pop() ?? "";
     for (const part of parts) {
       const fields: Record<string, string> = {};
-      for (const [, name = "", value = ""] of part.matchAll(/^(\w+): ?(.*)$/gm)) {
-        fields[name] = name in fields ? `${fields[name]}\n${value}` : value;
+      for (const line of part.split(/\r?\n/)) {
+        const [, name, value = ""] = /^(\w+): ?([^\r\n]*)$/.exec(line) ?? [];
+        if (name) fields[name] = name in fields ? `${fields[name]}\n${value}` : value;
       }
       yield fields;
     }

@@ -35,7 +35,7 @@ type Items<K extends Name> = Table[K] extends { items: infer I extends string }
 
 /** A list over all its pages, which are read as they are needed; `pages()` has whole pages. */
 export interface Pages<Page, Item> extends AsyncIterable<Item> {
-  /** What the server could not read, as the pages say that were read so far. */
+  /** What the server could not read, as the pages say that the last iteration has read so far. */
   readonly issues: components["schemas"]["IssueDocument"][];
   pages(): AsyncIterable<Page>;
 }
