@@ -31,4 +31,4 @@ def test_equal_seeds_give_equal_runs() -> None:
 def test_each_seed_indexes_every_range_once() -> None:
     runs = [simulate(seed, chains=30, ranges=8) for seed in range(100 if IS_DEEP else 25)]
     assert sum(run.not_once + run.starved for run in runs) == 0
-    assert sum(run.deaths for run in runs) > 10
+    assert sum(run.deaths for run in runs) > len(runs) // 10
