@@ -9,8 +9,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,7 @@ async def test_workers_do_not_outlive_their_parent() -> None:
 async def test_a_signal_while_requests_are_finished_for_a_restart_ends_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app = an_app()
+    app, handlers = an_app(), dict[signal.Signals, Callable[[], None]]()
     app.restart.set()
 
     async def made(_: Settings) -> App:
@@ -169,14 +170,15 @@ async def test_a_signal_while_requests_are_finished_for_a_restart_ends_the_proce
     @contextlib.asynccontextmanager
     async def signalled(*_: Any, **__: Any) -> AsyncIterator[int]:
         yield 1
-        os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0.05)
+        handlers[signal.SIGTERM]()
 
+    def add_handler(number: signal.Signals, handle: Callable[..., None], *arguments: Any) -> None:
+        handlers[number] = partial(handle, *arguments)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", add_handler)
     monkeypatch.setattr(serving, "freeze_memory", lambda: None)
-    with monkeypatch.context() as without_signal:
-        without_signal.setattr(serving, "listening", lambda *_, **__: contextlib.nullcontext(1))
-        assert await serving._run_worker(made, Settings(), 1, False, "")
+    monkeypatch.setattr(serving, "listening", lambda *_, **__: contextlib.nullcontext(1))
+    assert await serving._run_worker(made, Settings(), 1, False, "")
     monkeypatch.setattr(serving, "listening", signalled)
     assert not await serving._run_worker(made, Settings(), 1, False, "")
 
