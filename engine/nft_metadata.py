@@ -7,7 +7,7 @@ them. The number of reads is bounded, and untrusted contracts get little gas.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -65,8 +65,7 @@ class MetadataReader:
             async with self.budget(chain):
                 trust = await self.snapshotter(chain).trust(collections, block.height)
                 untrusted = trust.untrusted_contracts({asset.collection for asset in assets})
-                assets.sort(key=lambda asset: asset.reference in untrusted)
-                assets, omitted = assets[:MAX_COLLECTIBLES], assets[MAX_COLLECTIBLES:]
+                assets, omitted = selected(assets, untrusted)
                 reports = await run_batched(
                     {"": chain.token_uris(assets)},
                     lambda reads: chain.answer(mark_untrusted(reads, untrusted), block),
@@ -84,6 +83,12 @@ class MetadataReader:
                 metadata[asset] = _decoded(asset, uri)
         files = await self.gateways.read(remote.values())
         return metadata | {asset: files[uri] for asset, uri in remote.items()}
+
+
+def selected(assets: Sequence[Asset], untrusted: Collection[str]) -> tuple[list[Asset], list[Asset]]:
+    """Return the collectibles whose metadata are read, and the others; those of untrusted contracts come last."""
+    ordered = sorted(assets, key=lambda asset: asset.reference in untrusted)
+    return ordered[:MAX_COLLECTIBLES], ordered[MAX_COLLECTIBLES:]
 
 
 def _file_uri(asset: Asset, uri: TokenUri) -> str:

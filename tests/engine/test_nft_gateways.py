@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from chainfolio.assets import Asset
 from chainfolio.engine import nft_gateways
 from chainfolio.engine.nft_gateways import MAX_FILES, NO_GATEWAY, TOO_MANY, Gateways, gateway_url
+from chainfolio.engine.nft_metadata import MAX_COLLECTIBLES, selected
 from chainfolio.errors import BadSettings
 from chainfolio.portfolio.nft_metadata import MAX_JSON, MetadataError, NftMetadata
 from chainfolio.settings import Nfts, Settings
@@ -142,6 +144,14 @@ def test_a_uri_becomes_a_path_or_a_parameter_of_the_gateway(uri: str, url: str) 
 async def test_without_a_gateway_nothing_is_requested(uri: str) -> None:
     metadata = await read([uri], {"ar": "https://ar.example/{path}"})
     assert metadata[uri].problem == NO_GATEWAY
+
+
+def test_metadata_of_own_collections_come_before_any_number_of_strangers_ones() -> None:
+    strangers = [Asset("eip155:1", "erc721", f"0x{number:040x}", "1") for number in range(MAX_COLLECTIBLES + 5)]
+    own = Asset("eip155:1", "erc721", "0x" + "f" * 40, "1")
+    assets, omitted = selected([*strangers, own], {each.reference for each in strangers})
+    assert assets[0] == own
+    assert (len(assets), omitted) == (MAX_COLLECTIBLES, strangers[MAX_COLLECTIBLES - 1 :])
 
 
 async def test_slow_files_leave_time_for_the_others() -> None:
