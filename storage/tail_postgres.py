@@ -241,8 +241,14 @@ class PostgresTail:
         return self._connection is None or self._connection.closed
 
     def _connected(self) -> Connection:
-        """Return the connection. A new one takes the locks of the last one again."""
+        """Return the connection. A new one takes the locks of the last one again.
+
+        Raises:
+            StoreError: The store was closed: the call of a thread whose task was cancelled.
+        """
         if self._connection is None or self._connection.closed:
+            if self._closing.is_set():
+                raise StoreError("tail", "it was closed")
             assert not self._is_writing, "a transaction does not outlive its connection"
             connection = connect(self.url, *self._options)
             try:

@@ -18,7 +18,7 @@ import psycopg
 import sqlalchemy as sa
 
 from chainfolio.chain_settings import masked
-from chainfolio.errors import Locked
+from chainfolio.errors import Locked, StoreError
 from chainfolio.storage.postgres import (
     CONNECTION_LOST,
     Connection,
@@ -46,6 +46,7 @@ class PostgresDatabase:
     def __init__(self, url: str, time: Time | None = None) -> None:
         """Migrate the database, and prepare the threads; connections are opened when they are needed."""
         self.url, self._time = url, time
+        self._is_closed = False
         self._local = threading.local()
         self._all: list[Connection] = []
         self._pool = ThreadPoolExecutor(THREADS, "state")
@@ -100,6 +101,7 @@ class PostgresDatabase:
         self._meter.shutdown()
         self._pool.shutdown()
         self._timeout.close()
+        self._is_closed = True
         for connection in self._all:
             connection.close()
 
@@ -142,9 +144,15 @@ class PostgresDatabase:
         return not self._local.was_begun
 
     def _connection(self) -> Connection:
-        """Return the connection of this thread, a new one if it has none or it was closed."""
+        """Return the connection of this thread, a new one if it has none or it was closed.
+
+        Raises:
+            StoreError: The store was closed.
+        """
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None or connection.closed:
+            if self._is_closed:
+                raise StoreError("state", "it was closed")
             connection = connect(self.url)
             self._local.connection = connection
             self._all.append(connection)

@@ -16,6 +16,7 @@ from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import Locked, StoreError
 from chainfolio.storage import tail_postgres
 from chainfolio.storage.lake import Lake
+from chainfolio.storage.state import open_database
 from chainfolio.storage.tail import Tail, TailBlock
 from chainfolio.storage.watches import WatchedAccount
 from chainfolio.tables import BLOCKS
@@ -334,3 +335,16 @@ def test_a_server_of_another_timeline_is_not_trusted_with_our_locks(
             tail.put("a", [entry(1)])
     with tail.lock("a"):
         tail.put("a", [entry(1)])
+
+
+def test_a_closed_store_opens_no_new_connection(url: str) -> None:
+    """A thread may use the store later than its task, which was cancelled and whose owner closed the store."""
+    tail = Tail(url)
+    state = open_database(url)
+    state.read(lambda tx: None)
+    tail.close()
+    state.close()
+    with pytest.raises(StoreError, match="tail: it was closed"):
+        tail.top("a")
+    with pytest.raises(StoreError, match="state: it was closed"):
+        state.read(lambda tx: None)
