@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio.agents.compact import Answer, Row, quoted
 from chainfolio.assets import account
 from chainfolio.engine.prices.reasons import find_asset
-from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -40,8 +39,8 @@ async def token_answer(engine: Engine, asset: str, at: dict[str, Any]) -> Answer
 
     The asset is a symbol, an address or CAIP-19. The chain is read at its newest block.
     """
-    chain, target = find_asset(engine.system, asset)
-    snapshotter = snapshotter_of(engine.system, chain)
+    chain, target = find_asset(engine.system, engine.snapshotter, asset)
+    snapshotter = engine.snapshotter(chain)
     head = (await engine.heads.latest(chain)).block
     token = (await snapshotter.token_context({target}, head)).tokens.get(target)
     summary: dict[str, object] = {"asset": str(target), "chain": chain.key}

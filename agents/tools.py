@@ -14,7 +14,7 @@ from chainfolio.agents.lookups import protocol_answer, token_answer, validator_a
 from chainfolio.agents.rows import holding_rows, query_rows
 from chainfolio.engine.gains.pnl import PnlRequest, pnl, zone_of
 from chainfolio.engine.named_accounts import accounts_of, chains_with_past, one_chain, pinned_chain
-from chainfolio.engine.prices.reasons import explain_price, tree
+from chainfolio.engine.prices.reasons import tree
 from chainfolio.engine.requests.days import days_between, read_day_values, today
 from chainfolio.engine.requests.portfolios import portfolios
 from chainfolio.engine.requests.reconciliations import Extent, on_each_chain, reconciliations
@@ -90,7 +90,7 @@ class Tools:
     ) -> str:
         """Value in USD of wallets day by day. Days are YYYY-MM-DD in UTC; the default is the last 30 days."""
         system = self._engine.system
-        days = days_between(first or None, last or None, interval, today(system))
+        days = days_between(first or None, last or None, interval, today(system.environment.clock))
         accounts = await self._accounts(addresses)
         on = chains_with_past(system, accounts, ())
         values = await read_day_values(self._engine, accounts, on, days, retry=False)
@@ -184,7 +184,7 @@ class Tools:
 
     async def performance(self, addresses: list[str], first: str = "", last: str = "", currency: str = "USD") -> str:
         """Return of wallets over some days, time-weighted and money-weighted, with the largest fall."""
-        days = days_between(first or None, last or None, "day", today(self._engine.system))
+        days = days_between(first or None, last or None, "day", today(self._engine.system.environment.clock))
         report = await self._engine.performance(await self._accounts(addresses), days, currency.upper())
         fall = report.drawdown
         summary: Row = {
@@ -205,7 +205,7 @@ class Tools:
     async def price(self, asset: str, at: str = "", detail: bool = False) -> str:
         """Price of an asset in USD (ETH, chain:address, CAIP-19), now or at a height or day, and its source."""
         moment = int(at) if at.isascii() and at.isdigit() else at or None
-        report = tree(await explain_price(self._engine.system, asset, moment, ask=detail))
+        report = tree(await self._engine.explain_price(asset, moment, ask=detail))
         block, price = report["block"], report["price"]
         summary: dict[str, object] = {"asset": report["asset"], "chain": report["chain"]}
         if price is None:
@@ -221,13 +221,13 @@ class Tools:
 
     async def reconcile(self, address: str, chain: str = "", detail: bool = False) -> str:
         """Compare the indexed movements of a wallet with its balances on chain at checkpoints."""
-        system, accounts = self._engine.system, await self._accounts([address], chain)
+        engine, accounts = self._engine, await self._accounts([address], chain)
         keys = [chain] if chain else []
 
         async def work(chain: Chain, owners: Sequence[str]) -> list[Reconciliation]:
-            return (await reconciliations(system, chain, owners, Extent(None, None, 16, None)))[0]
+            return (await reconciliations(chain, engine.snapshotter(chain), owners, Extent(None, None, 16, None)))[0]
 
-        results = await on_each_chain(system, accounts, keys, work)
+        results = await on_each_chain(engine.system, accounts, keys, work)
         rows = [
             {
                 "chain": each.chain,

@@ -12,7 +12,6 @@ from msgspec import UNSET
 from chainfolio.alerts.kinds import is_crossed
 from chainfolio.assets import account
 from chainfolio.engine import reconciliations as reconciled
-from chainfolio.engine.prices.reasons import explain_price
 from chainfolio.engine.validators.records import records
 from chainfolio.engine.validators.results import Range, Window
 from chainfolio.errors import NotFound
@@ -79,7 +78,7 @@ async def _price(engine: Engine, state: State, rule: Rule) -> Facts:
 
     Raises NotFound if it has no price.
     """
-    report = await explain_price(engine.system, rule.subject, None, ask=False)
+    report = await engine.explain_price(rule.subject, None, ask=False)
     if report.price is None:
         raise NotFound(f"{rule.subject} has no price at block {report.block.height} of {report.chain}")
     if not is_crossed(rule.bound, report.price.usd):

@@ -339,7 +339,7 @@ def fill(lake: Lake, validators: int) -> int:
 async def year_by_day(system: System, validators: int, repeat: int) -> tuple[list[float], int]:
     """Return the seconds of each read of a year by day, and the number of days of the last one."""
     chain = ActiveChain()
-    records = ValidatorRecords(system, cast("Chain", chain), cast("HasValidators", chain))
+    records = ValidatorRecords(system.lake, system.tail, cast("Chain", chain), cast("HasValidators", chain))
     took, days = [], 0
     for each in range(repeat + 1):
         begin_s = time.perf_counter()

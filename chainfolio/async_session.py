@@ -177,7 +177,7 @@ class AsyncSession:
         from chainfolio.engine.requests.days import days_between, read_day_values, today
 
         engine = await self._ready()
-        days = days_between(first, last, interval, today(engine.system))
+        days = days_between(first, last, interval, today(engine.system.environment.clock))
         accounts = await _accounts(engine, addresses, chains)
         on = chains_with_past(engine.system, accounts, chains)
         return DayValues(tuple(await read_day_values(engine, accounts, on, days, retry=again)))
@@ -276,11 +276,10 @@ class AsyncSession:
         A stored price is returned without a read; a new one is stored.
         """
         from chainfolio.engine.named_accounts import check_chains
-        from chainfolio.engine.prices.reasons import explain_price
 
         engine = await self._ready()
         check_chains(engine.system)
-        return await explain_price(engine.system, asset, at, ask=False)
+        return await engine.explain_price(asset, at, ask=False)
 
     async def reconcile(
         self,
@@ -300,12 +299,12 @@ class AsyncSession:
 
         extent = Extent(first, last, checkpoints, max_requests)
         engine = await self._ready()
-        system, accounts = engine.system, await _accounts(engine, addresses, chains)
+        accounts = await _accounts(engine, addresses, chains)
 
         async def work(chain: Chain, owners: Sequence[str]) -> list[Reconciliation]:
-            return (await reconciliations(system, chain, owners, extent))[0]
+            return (await reconciliations(chain, engine.snapshotter(chain), owners, extent))[0]
 
-        return await on_each_chain(system, accounts, chains, work)
+        return await on_each_chain(engine.system, accounts, chains, work)
 
     async def tables(self) -> list[str]:
         """Return the names of the tables with rows; `docs/tables.md` describes them."""

@@ -125,7 +125,7 @@ async def read_values(
 
 def days_of(system: System, options: argparse.Namespace) -> list[date]:
     """Return the days from --from to --to at the interval; raises the errors of `days_between`."""
-    return days_between(options.first, options.last, options.interval, today(system))
+    return days_between(options.first, options.last, options.interval, today(system.environment.clock))
 
 
 @dataclass(slots=True)

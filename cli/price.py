@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.cli.common import Commands, add_rpc, show_json, utc_time, with_system
 from chainfolio.cli.groups import GROUPS
 from chainfolio.engine.named_accounts import check_chains
 from chainfolio.engine.prices.reasons import explain_price, tree
+from chainfolio.engine.wiring import snapshotter_of
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
@@ -31,10 +33,10 @@ def run(options: argparse.Namespace) -> int:
     """
 
     async def read(system: System) -> dict[str, Any]:
-
         check_chains(system)
         at = int(options.at) if options.at and options.at.isascii() and options.at.isdigit() else options.at
-        return tree(await explain_price(system, options.asset, at, ask=options.explain))
+        readers = partial(snapshotter_of, system)
+        return tree(await explain_price(system, readers, options.asset, at, ask=options.explain))
 
     report = with_system(options, read)
     if options.json:

@@ -101,7 +101,7 @@ async def _reconcile_chain(
         if not options.json:
             print(f"{chain.key}: {text} …", file=sys.stderr)
 
-    results, tokens = await reconciliations(system, chain, addresses, extent, report_progress)
+    results, tokens = await reconciliations(chain, snapshotter_of(system, chain), addresses, extent, report_progress)
     return [(result, lambda name: tokens.get(asset(name).collection)) for result in results]
 
 

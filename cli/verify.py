@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chainfolio.cli.common import Commands, add_rpc, show_json, show_table, with_system
@@ -11,6 +12,7 @@ from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.names import account_of
 from chainfolio.engine.named_accounts import check_chains, one_chain
 from chainfolio.engine.verification import verify
+from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -67,7 +69,8 @@ async def _verified(system: System, options: argparse.Namespace) -> Verification
     on_step = (lambda text: None) if options.json else (lambda text: print(f"{text} …", file=sys.stderr))
     owner = await account_of(system, options.address, options.chain)
     key = one_chain(system, options.chain, [owner], "a block belongs to one chain")
-    return await verify(system, key, owner, options.block, options.against, on_step)
+    at_endpoint, readers = partial(system.at_endpoint, key), partial(snapshotter_of, system)
+    return await verify(system.chain(key), at_endpoint, readers, owner, options.block, options.against, on_step)
 
 
 def _show(verification: Verification) -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from chainfolio.engine.gains.account_gains import GainsCache
     from chainfolio.engine.snapshots.account_cache import AccountCache
     from chainfolio.engine.snapshots.snapshotter import Snapshotter
-    from chainfolio.indexer.wiring import System
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Tail
 
 MAX_JOURNAL_BYTES = 128 * 2**20  # of SQLite; each journal is shortened long before
 MAX_THREADS = 128
@@ -40,19 +41,19 @@ class Bound:
 
 
 def bounds_of(
-    system: System, gains: GainsCache, accounts: AccountCache, snapshotters: Mapping[str, Snapshotter]
+    lake: Lake, tail: Tail, gains: GainsCache, accounts: AccountCache, snapshotters: Mapping[str, Snapshotter]
 ) -> list[Bound]:
     """Return the bounds of a process: caches, threads, the journal of the tail, and open files on Linux.
 
     Each says how much is used now and what the maximum is. `token_contracts` is given for each chain of `snapshotters`.
     """
-    kept, decoded = system.lake.kept, system.tail.decoded
+    kept, decoded = lake.kept, tail.decoded
     return [
         Bound("kept_rows", kept.row_count, kept_rows.MAX_ROWS),
         Bound("kept_row_bytes", kept.byte_count, kept_rows.MAX_BYTES),
         Bound("recent_reads", kept.recent_count, kept_rows.MAX_RECENT),
         Bound("decoded_tail_bytes", decoded.byte_count, decoded_rows.MAX_BYTES),
-        Bound("footer_bytes", *system.lake.footer_bytes),
+        Bound("footer_bytes", *lake.footer_bytes),
         Bound("portfolios", accounts.size, account_cache.MAX_ACCOUNTS),
         Bound("gains_rows", gains.row_count, account_gains.MAX_ROWS),
         *(
@@ -60,17 +61,17 @@ def bounds_of(
             for key, each in snapshotters.items()
         ),
         Bound("threads", threading.active_count(), MAX_THREADS),
-        *_tail_journal(system),
+        *_tail_journal(tail),
         *_open_files(),
     ]
 
 
-def _tail_journal(system: System) -> Iterator[Bound]:
+def _tail_journal(tail: Tail) -> Iterator[Bound]:
     """Yield the bound of the tail's journal; nothing if the tail is in memory or in PostgreSQL."""
     from chainfolio.storage.sqlite import journal_bytes
     from chainfolio.storage.tail import IN_MEMORY, POSTGRES  # loaded with the tail only
 
-    place = str(system.tail.place)
+    place = str(tail.place)
     if place != IN_MEMORY and not place.startswith(POSTGRES):
         yield Bound("tail_journal_bytes", journal_bytes(Path(place)), MAX_JOURNAL_BYTES)
 

@@ -13,13 +13,14 @@ from chainfolio.errors import (
     NodeBehind,
     NotSupported,
 )
-from chainfolio.indexer.wiring import System
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
+    from chainfolio.indexer.parts import Chains
+    from chainfolio.storage.tail import Tail
 
 
-def configured_chain(system: System, chain: str, subject: str) -> Chain:
+def configured_chain(system: Chains, chain: str, subject: str) -> Chain:
     """Return the chain with a key, if it has accounts.
 
     Args:
@@ -37,7 +38,7 @@ def configured_chain(system: System, chain: str, subject: str) -> Chain:
     return configured
 
 
-async def checked_block(system: System, chain: Chain, height: int) -> Block:
+async def checked_block(tail: Tail, chain: Chain, height: int) -> Block:
     """Return a block of a chain, which need not be indexed.
 
     Raises:
@@ -45,7 +46,7 @@ async def checked_block(system: System, chain: Chain, height: int) -> Block:
         HistoryUnavailable: The node lacks the block although its head is higher.
         SourceError: The node could not be read.
     """
-    await _check_height(system, chain, height)
+    await _check_height(tail, chain, height)
     return await block_at(chain, height)
 
 
@@ -67,9 +68,9 @@ async def block_at(chain: Chain, height: int) -> Block:
         raise HistoryUnavailable(error.source, height, error.reason) from error
 
 
-async def _check_height(system: System, chain: Chain, height: int) -> None:
+async def _check_height(tail: Tail, chain: Chain, height: int) -> None:
     """Raise BadRequest if a height is above the head; the node is read only if it is not followed yet."""
-    top = system.tail.top(chain.key)
+    top = tail.top(chain.key)
     if top is not None and height <= top.height:
         return
     head = (await chain.heads()).latest.height

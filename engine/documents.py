@@ -19,17 +19,19 @@ from chainfolio.portfolio.zeroed import zero_unknown
 
 if TYPE_CHECKING:
     from chainfolio.engine.prices.request_rates import RequestRates
-    from chainfolio.indexer.wiring import System
+    from chainfolio.environment import Clock
+    from chainfolio.indexer.registry import Registry
 
 Rates = Mapping[str, Decimal] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Makes portfolios. `facts` returns the facts of each configured chain."""
+    """Makes portfolios. `facts` returns the facts of each configured chain, `protocols` the protocols of all files."""
 
-    system: System
+    clock: Clock
     facts: Callable[[], Mapping[str, ChainFacts]]
+    protocols: Callable[[], Registry]
     rates: RequestRates
     metadata: MetadataReader
 
@@ -57,7 +59,7 @@ class Documents:
         self, address: str, valuation: Valuation, options: Options, rates: Rates, height: int
     ) -> Portfolio:
         """Return the portfolio of an account at a block, without gains."""
-        now_us = self.system.environment.clock.now_us()
+        now_us = self.clock.now_us()
         return self.rates.finish(await self._read(address, valuation, now_us, options, height=height), rates)
 
     async def _read(
@@ -78,7 +80,7 @@ class Documents:
             updated_ms=updated_us // 1000,
             options=options,
             block_number=height,
-            protocols=self.system.registry.facts,
+            protocols=self.protocols().facts,
         )
         collectibles = valuation.for_account(address).collectibles if options.nfts else ()
         metadata = None if entry is None else entry.metadata

@@ -13,7 +13,7 @@ from chainfolio.errors import BadRequest, MissingCapability
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.parts import Chains
 
 BURN_ADDRESS_REASON = "an account that mints and burns for all accounts has no history of its own"
 ENS_CHAIN = "ethereum"
@@ -32,7 +32,7 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text))
 
 
-async def accounts_of(system: System, texts: Sequence[str], chains: Sequence[str], report: Report) -> list[Account]:
+async def accounts_of(system: Chains, texts: Sequence[str], chains: Sequence[str], report: Report) -> list[Account]:
     """Return the accounts of some addresses and names, each once, in order of first mention.
 
     Args:
@@ -49,7 +49,7 @@ async def accounts_of(system: System, texts: Sequence[str], chains: Sequence[str
     return list(dict.fromkeys(on_chains(system, each, chains) for each in resolved))
 
 
-def on_chains(system: System, resolved: Account, chains: Sequence[str] = ()) -> Account:
+def on_chains(system: Chains, resolved: Account, chains: Sequence[str] = ()) -> Account:
     """Return an account in the spelling of some chains: 0x… is of Tron if only Tron is configured.
 
     It is returned unchanged if one of the chains is of its kind, else converted if exactly one kind can spell it.
@@ -87,7 +87,7 @@ def _spelling(kind: str, address: str) -> str | None:
         return None
 
 
-def chains_of(system: System, accounts: Sequence[Account], keys: Sequence[str], capability: Capability) -> list[Chain]:
+def chains_of(system: Chains, accounts: Sequence[Account], keys: Sequence[str], capability: Capability) -> list[Chain]:
     """Return the chains to read accounts on: those named by `keys`, else all with the capability.
 
     Raises:
@@ -97,7 +97,7 @@ def chains_of(system: System, accounts: Sequence[Account], keys: Sequence[str], 
     return _chains_of(system, accounts, keys, capability, lambda chain: capability in chain.capabilities)
 
 
-def chains_with_past(system: System, accounts: Sequence[Account], keys: Sequence[str]) -> list[Chain]:
+def chains_with_past(system: Chains, accounts: Sequence[Account], keys: Sequence[str]) -> list[Chain]:
     """Return the chains that can tell past balances, if need be by replay; errors as of `chains_of`."""
     from chainfolio.engine.snapshots.replay import has_past
 
@@ -105,7 +105,7 @@ def chains_with_past(system: System, accounts: Sequence[Account], keys: Sequence
 
 
 def _chains_of(
-    system: System,
+    system: Chains,
     accounts: Sequence[Account],
     keys: Sequence[str],
     capability: Capability,
@@ -134,7 +134,7 @@ def _chains_of(
     return chains
 
 
-async def name_of(system: System, owner: Account) -> str | None:
+async def name_of(system: Chains, owner: Account) -> str | None:
     """Return the name that an account gives itself (its ENS reverse record), read from the node.
 
     None if it has no name, if the chain of names is not configured, or if it is of another kind than the account.
@@ -146,7 +146,7 @@ async def name_of(system: System, owner: Account) -> str | None:
     return await resolver.name_of(owner.address) if resolver is not None else None
 
 
-async def _resolve(system: System, name: str, report: Report) -> Account:
+async def _resolve(system: Chains, name: str, report: Report) -> Account:
     """Return the account of an ENS name, and report it.
 
     Notes are reported on letters that are not ASCII, and if the address has another reverse name.
@@ -175,13 +175,13 @@ async def _resolve(system: System, name: str, report: Report) -> Account:
     return account(address)
 
 
-def check_chains(system: System) -> None:
+def check_chains(system: Chains) -> None:
     """Raise BadRequest if no chain is configured: an empty response would look like zero."""
     if not system.settings.chains:
         raise BadRequest("chains", "no chain is configured", remedy=NO_CHAIN)
 
 
-def one_chain(system: System, key: str | None, accounts: Collection[Account], reason: str) -> str:
+def one_chain(system: Chains, key: str | None, accounts: Collection[Account], reason: str) -> str:
     """Return the key of the one chain to read accounts on: `key`, else the only one of their kinds.
 
     Without accounts, any chain with accounts fits. A given `key` is checked against the kinds of the accounts.
@@ -207,7 +207,7 @@ def one_chain(system: System, key: str | None, accounts: Collection[Account], re
     return chain.key
 
 
-def pinned_chain(system: System, chain: str | None, block: int | None, accounts: Collection[Account]) -> str:
+def pinned_chain(system: Chains, chain: str | None, block: int | None, accounts: Collection[Account]) -> str:
     """Return the key of the one chain to read accounts on at a block.
 
     A `block` of None is allowed.

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from chainfolio.assets import Asset
     from chainfolio.chains import Chain
     from chainfolio.engine.snapshots.snapshotter import Snapshotter
-    from chainfolio.indexer.wiring import System
     from chainfolio.positions import TokenUri
 
 MAX_COLLECTIBLES: Final = 128  # of one account and chain whose metadata are read
@@ -41,9 +40,9 @@ TOO_MANY: Final = f"not read: only the metadata of {MAX_COLLECTIBLES} collectibl
 
 @dataclass(frozen=True, slots=True)
 class MetadataReader:
-    """Reads the metadata of collectibles. `budget` limits the time for one chain."""
+    """Reads the metadata of collectibles. `chain` returns a chain by its key; `budget` limits the time for one."""
 
-    system: System
+    chain: Callable[[str], Chain]
     snapshotter: Callable[[Chain], Snapshotter]
     budget: Callable[[Chain], AbstractAsyncContextManager[None]]
     gateways: Gateways
@@ -59,7 +58,7 @@ class MetadataReader:
         """Return the metadata of collectibles of one chain and block."""
         assets = list(dict.fromkeys(each.holding.token.asset for each in collectibles))
         omitted: Sequence[Asset] = ()
-        chain, block = self.system.chain(key), collectibles[0].block
+        chain, block = self.chain(key), collectibles[0].block
         collections = {each.holding.account: {asset.collection for asset in assets} for each in collectibles}
         try:
             async with self.budget(chain):

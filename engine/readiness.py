@@ -15,11 +15,11 @@ from chainfolio.messages import public
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.indexer.follow import Status
-    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.parts import IndexedChains
     from chainfolio.supervisor import Supervisor, Task
 
 
-def readiness(system: System, indexing: Mapping[str, Status], supervisor: Supervisor) -> Readiness:
+def readiness(system: IndexedChains, indexing: Mapping[str, Status], supervisor: Supervisor) -> Readiness:
     """Return the readiness of all chains and tasks.
 
     Args:
@@ -32,7 +32,7 @@ def readiness(system: System, indexing: Mapping[str, Status], supervisor: Superv
     return Readiness(ready=serves and not supervisor.problems(), chains=chains, tasks=tasks)
 
 
-def _chain(system: System, chain: Chain, status: Status | None, supervisor: Supervisor) -> ChainReadiness:
+def _chain(system: IndexedChains, chain: Chain, status: Status | None, supervisor: Supervisor) -> ChainReadiness:
     """Return the readiness of a chain: unhealthy if it is halted, has a problem, or is ahead of the clock.
 
     A problem of one read is a reason, but not unhealthy. `lag_blocks` is None until the head was read. Reasons do not

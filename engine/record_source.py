@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
+    from chainfolio.engine.prices.request_rates import RequestRates
     from chainfolio.engine.results import TransactionFilter, TransactionsPage
-    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.parts import DecodedChains
 
 
 class RecordSource(Protocol):
     """Reads the records of accounts from the index."""
 
     @property
-    def system(self) -> System:
+    def system(self) -> DecodedChains:
         """The chains, settings and stores."""
+
+    @property
+    def rates(self) -> RequestRates:
+        """The rates of currencies."""
 
     def is_trusted_contract(self, chain_contract: str, /) -> bool:
         """Return True if a contract (`chain:contract`) is trusted."""

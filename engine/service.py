@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chainfolio import currencies
@@ -28,6 +29,7 @@ from chainfolio.engine.nft_gateways import Gateways
 from chainfolio.engine.nft_metadata import MetadataReader
 from chainfolio.engine.prices.navs import check_fiat, joint_nav, navs_at
 from chainfolio.engine.prices.quoter import Quoter
+from chainfolio.engine.prices.reasons import PriceReasons, explain_price
 from chainfolio.engine.prices.request_rates import RequestRates
 from chainfolio.engine.readiness import readiness
 from chainfolio.engine.results import (
@@ -48,7 +50,7 @@ from chainfolio.engine.time_limit import time_limit
 from chainfolio.engine.validators.records import records
 from chainfolio.engine.validators.results import Validators
 from chainfolio.engine.virtual_users import read_group
-from chainfolio.engine.wiring import chain_facts, functions, shown_facts, snapshotter_of
+from chainfolio.engine.wiring import chain_facts, functions, rates_of, shown_facts, snapshotter_of
 from chainfolio.errors import MissingCapability, SourceError, Unavailable
 from chainfolio.indexer import watching
 from chainfolio.indexer.follow import Status
@@ -94,29 +96,27 @@ class Engine:
     _accounts: AccountCache = field(init=False)
     history: History = field(init=False)
     heads: StoredHeads = field(init=False)
+    rates: RequestRates = field(init=False)
     _gains: GainsCache = field(init=False)
     _snapshotters: dict[str, Snapshotter] = field(default_factory=dict)
     _facts: dict[str, ChainFacts] = field(default_factory=dict)
     _pictures: Pictures | None = None
     _functions: Functions | None = None
     _validators: Validators | None = None
-    _rates: RequestRates = field(init=False)
     _documents: Documents = field(init=False)
 
     def __post_init__(self) -> None:
         self.heads = StoredHeads(self.system)
         self._gains = GainsCache(self._record_failure)
-        self._rates = RequestRates(self.system, self._snapshotter, self._record_failure)
-        parts = self._snapshotter, self._budget, self._gains_of, self._record_failure
+        clock, keep_s = self.system.environment.clock, self.system.settings.server.cache_s
+        build = partial(rates_of, self.system)
+        self.rates = RequestRates(build, self.snapshotter, clock, keep_s, self._record_failure)
+        parts = self.snapshotter, self._budget, self._gains_of, self._record_failure
         self._accounts = AccountCache(self.system, *parts)
-        metadata = MetadataReader(
-            self.system,
-            self._snapshotter,
-            self._budget,
-            Gateways(self.system.settings.nfts, self.system.environment.clock),
-        )
-        self._documents = Documents(self.system, self.facts, self._rates, metadata)
-        self.history = History(self.system, self._snapshotter, self.facts, self._budget)
+        gateways = Gateways(self.system.settings.nfts, clock)
+        metadata = MetadataReader(self.system.chain, self.snapshotter, self._budget, gateways)
+        self._documents = Documents(clock, self.facts, self.protocols, self.rates, metadata)
+        self.history = History(self.system, self.snapshotter, self.facts, self._budget)
 
     async def portfolios(
         self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
@@ -126,7 +126,7 @@ class Engine:
         `wait` reads stale accounts again; `wallet_only` leaves protocols out, and reads at the newest blocks.
         """
         reading = self._read_live(accounts) if wallet_only else self._cached(accounts, wait=wait)
-        cached, rates = await asyncio.gather(reading, self._rates.current(options))
+        cached, rates = await asyncio.gather(reading, self.rates.current(options))
         documents = (
             self._documents.cached(a.address, entry, options, rates, loose_only=wallet_only)
             for a, entry in zip(accounts, cached, strict=True)
@@ -151,7 +151,7 @@ class Engine:
 
     async def encoded_portfolios(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """Return the portfolios as JSON. Each is encoded once per version of the cached account."""
-        cached, rates = await asyncio.gather(self._cached(accounts, wait=wait), self._rates.current(options))
+        cached, rates = await asyncio.gather(self._cached(accounts, wait=wait), self.rates.current(options))
         documents = (
             self._documents.encoded(account.address, entry, options, rates)
             for account, entry in zip(accounts, cached, strict=True)
@@ -170,10 +170,10 @@ class Engine:
         """
         configured = configured_chain(self.system, chain, "the portfolio at a block")
         if height is None:
-            return await self._snapshotter(configured).newest_block()
+            return await self.snapshotter(configured).newest_block()
         if not has_past(configured):
             raise MissingCapability(configured.key, Capability.PAST_BALANCES.value)
-        return await checked_block(self.system, configured, height)
+        return await checked_block(self.system.tail, configured, height)
 
     async def at_pinned(
         self, accounts: Sequence[Account], chain: str, block: Block, options: Options, *, past: bool
@@ -184,9 +184,9 @@ class Engine:
         the block left the chain, HistoryUnavailable if its state or movements since are missing, other SourceErrors.
         """
         addresses = [each.address for each in accounts]
-        snapshot = await self._snapshotter(self.system.chain(chain)).take(addresses, block, past=past)
+        snapshot = await self.snapshotter(self.system.chain(chain)).take(addresses, block, past=past)
         parts = valuate([snapshot]).by_account()
-        height, rates = snapshot.block.height, await self._rates.at(options, snapshot.block.time_us)
+        height, rates = snapshot.block.height, await self.rates.at(options, snapshot.block.time_us)
         documents = (
             self._documents.at_block(each.address, parts[each.address], options, rates, height) for each in accounts
         )
@@ -198,8 +198,8 @@ class Engine:
         Stored days are not read again. Errors as of `History.portfolios`.
         """
         documents = await self.history.portfolios(accounts, day)
-        rates = await self._rates.at(Options(rates=True), midnight_us(day) - 1)
-        return [self._rates.finish(each, rates) for each in documents]
+        rates = await self.rates.at(Options(rates=True), midnight_us(day) - 1)
+        return [self.rates.finish(each, rates) for each in documents]
 
     async def performance(
         self, accounts: Sequence[Account], days: Sequence[date], currency: str
@@ -221,6 +221,10 @@ class Engine:
         """Return the gains of accounts, as those of one owner. Errors as of `limited_report`."""
         return await limited_report(self, accounts, request)
 
+    async def explain_price(self, asset_name: str, at: int | str | None, *, ask: bool) -> PriceReasons:
+        """Return the price of an asset at a block, with its reasons. See `explain_price` of `prices.reasons`."""
+        return await explain_price(self.system, self.snapshotter, asset_name, at, ask=ask)
+
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
         """Return one value over all accounts that could be read; what could not be read is an issue.
 
@@ -228,7 +232,7 @@ class Engine:
         """
         currencies.checked(currency, self.system.settings.rates)
         cached = await self._cached(accounts, wait=wait)
-        return await joint_nav(cached, currency, self._rates.conversions, self.system.environment.clock.now_us())
+        return await joint_nav(cached, currency, self.rates.conversions, self.system.environment.clock.now_us())
 
     async def navs_at(
         self, accounts: Sequence[Account], chain: str, block: Block, currency: str, *, past: bool
@@ -240,13 +244,13 @@ class Engine:
         """
         check_fiat(currency, self.system.settings.rates)
         addresses = [each.address for each in accounts]
-        snapshotter, rates = self._snapshotter(self.system.chain(chain)), self._rates.conversions
+        snapshotter, rates = self.snapshotter(self.system.chain(chain)), self.rates.conversions
         return await navs_at(snapshotter, addresses, block, currency, rates, past=past)
 
     def is_trusted_contract(self, chain_contract: str) -> bool:
         """Return True if a contract (`chain:contract`) is trusted otherwise than by its own word."""
         key, _, contract = chain_contract.partition(":")
-        return self._snapshotter(self.system.chain(key)).is_trusted_contract(contract)
+        return self.snapshotter(self.system.chain(key)).is_trusted_contract(contract)
 
     async def approvals(
         self,
@@ -266,7 +270,7 @@ class Engine:
         configured = configured_chain(self.system, chain, "approvals")
         require_capability(configured, Capability.APPROVALS)
         owners, head = [account.address for account in accounts], await self.heads.latest(configured)
-        snapshotter = self._snapshotter(configured)
+        snapshotter = self.snapshotter(configured)
         return await read_page(snapshotter, head, owners, limit, start, include, self.system)
 
     async def allowances(self, chain: str, account: Account) -> CurrentApprovals:
@@ -283,8 +287,8 @@ class Engine:
         head, lag = await self.heads.latest(configured), configured.info.blocks_in(LIVE_LAG_S)
         check_complete(self.system.tail, configured.key, [account.address], head.block.height, lag)
         if head.issue is not None:
-            return await stored_approvals(self._snapshotter(configured), [account.address], self.system.labels, head)
-        return await read_current_approvals(self._snapshotter(configured), [account.address], self.system.labels)
+            return await stored_approvals(self.snapshotter(configured), [account.address], self.system.labels, head)
+        return await read_current_approvals(self.snapshotter(configured), [account.address], self.system.labels)
 
     async def transactions(self, accounts: Sequence[Account], filters: TransactionFilter) -> TransactionsPage:
         """Return one page of activities over the requested chains, with costs and gains if known.
@@ -307,7 +311,7 @@ class Engine:
 
         self._functions = self._functions or functions(self.system)
         reader = RecordReader(
-            self.system, self._snapshotter, self.facts(), self._functions, self.max_lookups, self.progress
+            self.system, self.snapshotter, self.facts(), self._functions, self.max_lookups, self.progress
         )
         return await reader.read(accounts, filters, stored_heads)
 
@@ -349,9 +353,9 @@ class Engine:
             member: await self._documents.unfinished(member.address, entry, options)
             for member, entry in zip(members, entries, strict=True)
         }
-        quoter = Quoter(self.system, self._snapshotter, self._budget)
+        quoter = Quoter(self.system, self.snapshotter, self._budget)
         contracts_by_chain = virtual_users.contracts_to_price(users)
-        quotes, rates = await asyncio.gather(quoter.quotes(contracts_by_chain), self._rates.current(options))
+        quotes, rates = await asyncio.gather(quoter.quotes(contracts_by_chain), self.rates.current(options))
         now_us = self.system.environment.clock.now_us()
         context = virtual_users.DocumentContext(self.facts(), self.system.registry.facts, options, now_us)
         documents = [
@@ -360,7 +364,7 @@ class Engine:
             else virtual_users.document(user, quotes, context)
             for user, group in zip(users, groups, strict=True)
         ]
-        return [self._rates.finish(document, rates) for document in documents]
+        return [self.rates.finish(document, rates) for document in documents]
 
     def facts(self) -> dict[str, ChainFacts]:
         """Return the facts of each configured chain that documents show."""
@@ -391,7 +395,7 @@ class Engine:
 
     def bounds(self) -> list[Bound]:
         """Return use and maximum of each cache and resource of this process."""
-        return bounds_of(self.system, self._gains, self._accounts, self._snapshotters)
+        return bounds_of(self.system.lake, self.system.tail, self._gains, self._accounts, self._snapshotters)
 
     async def readiness(self) -> Readiness:
         """Return the readiness of chains and tasks, without asking a node."""
@@ -401,7 +405,7 @@ class Engine:
         """Move the used prices of final blocks to the lake. Unreadable chains are left for the next time."""
         for chain in self.system.chains:
             with contextlib.suppress(SourceError):
-                await self._snapshotter(chain).settle_prices()
+                await self.snapshotter(chain).settle_prices()
 
     def validators(self) -> Validators:
         """Return the records of validators. Errors as of `validators.records.records`."""
@@ -424,7 +428,8 @@ class Engine:
         """Limit the time for one chain to a share of the request's: a hanging node leaves some for others."""
         return time_limit(chain.key, self.system.settings.limits.request_s * CHAIN_SHARE)
 
-    def _snapshotter(self, chain: Chain) -> Snapshotter:
+    def snapshotter(self, chain: Chain) -> Snapshotter:
+        """Return the reader of a chain, built at the first call."""
         if chain.key not in self._snapshotters:
             self._snapshotters[chain.key] = snapshotter_of(self.system, chain)
         return self._snapshotters[chain.key]

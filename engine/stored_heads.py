@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chainfolio.blocks import Block
     from chainfolio.chain_results import Heads
     from chainfolio.chains import Chain
-    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.parts import IndexedChains
 
 HEAD_WAIT_S: Final = 2.0  # a node that takes longer to name its newest block counts as one that does not answer
 
@@ -37,7 +37,7 @@ class StoredHeads:
     A node that did not answer is asked in the background; no caller waits for it until it answers again.
     """
 
-    system: System
+    system: IndexedChains
     _probes: dict[str, asyncio.Task[Heads]] = field(default_factory=dict)
     _silent: dict[str, str] = field(default_factory=dict)  # why, by chain
 

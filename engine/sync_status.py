@@ -6,16 +6,14 @@ from collections.abc import Sequence
 
 from chainfolio.assets import Account
 from chainfolio.engine.account_support import split_supported
-from chainfolio.engine.results import (
-    SyncStatus,
-)
+from chainfolio.engine.results import SyncStatus
 from chainfolio.engine.snapshots.account_cache import AccountCache
 from chainfolio.indexer import watching
-from chainfolio.indexer.wiring import System
+from chainfolio.indexer.parts import IndexedChains
 from chainfolio.portfolio.compose import issue_documents
 
 
-def sync_statuses(system: System, cache: AccountCache, accounts: Sequence[Account]) -> list[SyncStatus]:
+def sync_statuses(system: IndexedChains, cache: AccountCache, accounts: Sequence[Account]) -> list[SyncStatus]:
     """Return the freshness of each account's data, in their order; starts no work.
 
     Times are in microseconds; None if the account was never read, or its transactions are not indexed. An account of a

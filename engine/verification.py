@@ -23,7 +23,6 @@ from chainfolio.contracts import Snapshot, Token
 from chainfolio.engine.rows import ChainIndex
 from chainfolio.engine.snapshots import account_index
 from chainfolio.engine.snapshots.token_book import TokenBook
-from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.errors import BadAnswer, BadRequest, SourceError
 from chainfolio.plans import run_batched
 from chainfolio.portfolio.document import UNKNOWN
@@ -32,13 +31,14 @@ from chainfolio.proofs import BlockProofs, ProofResult
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from chainfolio.indexer.wiring import System
+    from chainfolio.engine.snapshots.snapshotter import Snapshotter
 
 Status = Literal["equal", "differs", "proven", "unprovable", "unread"]
 STATUSES: Final = ("proven", "equal", "unprovable", "unread", "differs")
 ONE_ENDPOINT: Final = "there is one endpoint only, so that only proofs were made: name another with --against"
 NO_PROOF: Final = "only another endpoint could confirm it"
 OnStep = Callable[[str], None]
+SnapshotterOf = Callable[["Chain"], "Snapshotter"]  # builds the reader of a chain
 
 
 class EndpointValue(msgspec.Struct, frozen=True):
@@ -142,8 +142,9 @@ class _TransientTokenBook(TokenBook):
 
 
 async def verify(
-    system: System,
-    key: str,
+    chain: Chain,
+    at_endpoint: Callable[[str], Chain],
+    snapshotter_of: SnapshotterOf,
     account: Account,
     height: int | None,
     against: Sequence[str] = (),
@@ -152,6 +153,7 @@ async def verify(
     """Compare the portfolio of a chain's first endpoint with other endpoints and with proofs.
 
     Args:
+        at_endpoint: Opens the chain at the endpoint with a URL.
         height: The block; None for the newest final one.
         against: URLs of the other endpoints; empty for those of the settings.
 
@@ -159,22 +161,21 @@ async def verify(
         BadRequest: The height is above the head, the address of another kind, or the chain has no endpoints.
         SourceError: The first endpoint could not be read. Others that fail are named in `silent`.
     """
-    chain = system.chain(key)
     if chain.kind != account.kind:
-        raise BadRequest("address", f"{account} is no address of {key}")
+        raise BadRequest("address", f"{account} is no address of {chain.key}")
     endpoints = chain.settings.endpoints
     if against and not endpoints:
-        raise BadRequest("against", f"{key} has no endpoints that another one could stand for")
+        raise BadRequest("against", f"{chain.key} has no endpoints that another one could stand for")
     urls = [*endpoints[:1], *(against or endpoints[1:])]
-    chains = [system.at_endpoint(key, url) for url in urls]
+    chains = [at_endpoint(url) for url in urls]
     try:
-        return await _verify(system, chains, account.address, height, on_step)
+        return await _verify(chains, snapshotter_of, account.address, height, on_step)
     finally:
         await asyncio.gather(*(each.close() for each in chains))
 
 
 async def _verify(
-    system: System, chains: Sequence[Chain], account: str, height: int | None, on_step: OnStep
+    chains: Sequence[Chain], snapshotter_of: SnapshotterOf, account: str, height: int | None, on_step: OnStep
 ) -> Verification:
     """Read an account at one block from each chain and compare the first with the others.
 
@@ -189,27 +190,27 @@ async def _verify(
     height = heads.finalized if height is None else height
     if height > heads.latest.height:
         raise BadRequest("block", f"block {height} is above the head, which is block {heads.latest.height}")
-    primary = await _read(system, first, account, await first.block(height), TokenBook)
+    reader = snapshotter_of(first)
+    primary = await _read(reader, first, account, await first.block(height), TokenBook)
     peers, hashes, silent = [], [], []
     for peer in peer_chains:
         on_step(f"reading the same again from {_name(peer)}")
         try:
             block = await peer.block(height)
             hashes.append(EndpointValue(_name(peer), block.hash))
-            peers.append(await _read(system, peer, account, block, _TransientTokenBook))
+            peers.append(await _read(snapshotter_of(peer), peer, account, block, _TransientTokenBook))
         except SourceError as error:
             silent.append(_fault(peer, error))
     await _read_missing_balances([primary, *peers], account)
-    findings, proven_by, faults, unable = await _proofs(system, primary, peers, chains, account, on_step)
+    findings, proven_by, faults, unable = await _proofs(reader, primary, peers, chains, account, on_step)
     silent += unable
     checks = (*_checks(primary, peers, tuple(hashes), findings),)
     counts = Counter(check.status for check in checks)
-    snapshot = primary.snapshot
     return Verification(
         account,
         first.key,
         height,
-        snapshot.block.hash,
+        primary.snapshot.block.hash,
         primary.name,
         tuple(peer.name for peer in peers),
         proven_by,
@@ -229,13 +230,12 @@ def _fault(chain: Chain, error: SourceError) -> Fault:
     return Fault(_name(chain), type(error).__name__, error.reason)
 
 
-async def _read(system: System, chain: Chain, account: str, block: Block, book: type[TokenBook]) -> _Reading:
+async def _read(reader: Snapshotter, chain: Chain, account: str, block: Block, book: type[TokenBook]) -> _Reading:
     """Read an account at a block from one endpoint, with a new token book of type `book`."""
-    snapshotter = snapshotter_of(system, chain)
-    original, lake = snapshotter.book, None if system.keeps_nothing else system.lake
-    snapshotter.book = book(chain.key, lake, original.listed, original.registry)
-    snapshotter.store = None  # stored prices may come from another endpoint
-    return _Reading(chain, await snapshotter.take([account], block))
+    original, lake = reader.book, None if reader.store is None else reader.lake
+    reader.book = book(chain.key, lake, original.listed, original.registry)
+    reader.store = None  # stored prices may come from another endpoint
+    return _Reading(chain, await reader.take([account], block))
 
 
 async def _read_missing_balances(readings: Sequence[_Reading], account: str) -> None:
@@ -259,7 +259,7 @@ async def _balances(reading: _Reading, pairs: Sequence[tuple[str, Asset]]) -> Se
 
 
 async def _proofs(
-    system: System,
+    reader: Snapshotter,
     primary: _Reading,
     peers: Sequence[_Reading],
     chains: Sequence[Chain],
@@ -277,7 +277,7 @@ async def _proofs(
     if Capability.PROOFS not in primary.chain.capabilities:
         return None, None, [], []
     block = primary.snapshot.block
-    index, info = ChainIndex(system.lake, system.tail, primary.chain.key), primary.chain.info
+    index, info = ChainIndex(reader.lake, reader.tail, primary.chain.key), primary.chain.info
     interactions = await asyncio.to_thread(account_index.interactions_of, index, [account], block.height, info)
     unclaimed = dict.fromkeys([*interactions[account].tokens, *(asset for peer in peers for asset in peer.balances)], 0)
     balances: dict[Asset, int | None] = {**unclaimed, info.native.asset: None, **primary.balances}

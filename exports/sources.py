@@ -198,7 +198,7 @@ async def _history(engine: Engine, accounts: Sequence[Account], request: ExportR
     Days that are not stored are read from nodes.
     """
     request.refuse("history", "first", "last")
-    days = days_between(request.first, request.last, "day", today(engine.system))
+    days = days_between(request.first, request.last, "day", today(engine.system.environment.clock))
     chains = _networks(request)
     on = chains_with_past(engine.system, accounts, chains)
     values = await read_day_values(engine, accounts, on, days, retry=False)

@@ -22,13 +22,14 @@ from chainfolio.storage.watches import OwnedWatch, WatchLimits
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
+    from chainfolio.indexer.parts import IndexedChains
     from chainfolio.indexer.wiring import System
 
 log = logging.getLogger("chainfolio.index")
 DAY_US = 86_400_000_000
 
 
-def watch_accounts(system: System, owner: str, accounts: Sequence[Account]) -> None:
+def watch_accounts(system: IndexedChains, owner: str, accounts: Sequence[Account]) -> None:
     """Store watches of accounts for some days, within the limits of the settings; log those beyond.
 
     Accounts that are watched without an end are skipped, as are chains that are indexed for all accounts.
@@ -51,7 +52,7 @@ def watch_accounts(system: System, owner: str, accounts: Sequence[Account]) -> N
             )
 
 
-def watch_subscriptions(system: System, subscriptions: Iterable[tuple[str, Account, int]]) -> None:
+def watch_subscriptions(system: IndexedChains, subscriptions: Iterable[tuple[str, Account, int]]) -> None:
     """Store watches of subscribed accounts, without limits. Repeating the call changes nothing.
 
     Args:
@@ -69,7 +70,7 @@ def watch_subscriptions(system: System, subscriptions: Iterable[tuple[str, Accou
             system.tail.add_sold_watches(chain.key, chain.settings.start_block, watches)
 
 
-def _unindexed(system: System, chain: Chain, accounts: Sequence[Account]) -> list[str]:
+def _unindexed(system: IndexedChains, chain: Chain, accounts: Sequence[Account]) -> list[str]:
     """Return addresses of the chain's kind that no index of all accounts includes, without burn addresses.
 
     Empty if the chain cannot be read by account.
@@ -81,7 +82,7 @@ def _unindexed(system: System, chain: Chain, accounts: Sequence[Account]) -> lis
     return [each for each in candidates if not (indexes_all and _is_indexed(system, chain, each))]
 
 
-def indexed_until_us(system: System, account: Account) -> int | None:
+def indexed_until_us(system: IndexedChains, account: Account) -> int | None:
     """Return the time (microseconds) up to which an account is indexed on all chains of its kind.
 
     None if it is not indexed on one of them, or if none of them has an indexed block.
@@ -96,7 +97,7 @@ def indexed_until_us(system: System, account: Account) -> int | None:
     return min(indexed_times) if indexed_times and len(indexed_times) == len(times) else None
 
 
-def watched_accounts(system: System) -> dict[str, frozenset[str]]:
+def watched_accounts(system: IndexedChains) -> dict[str, frozenset[str]]:
     """Return the accounts that are watched without a last block, by the key of the chain."""
     return {
         chain.key: frozenset(each.account for each in system.scope(chain).watches if each.last is None)
@@ -104,7 +105,7 @@ def watched_accounts(system: System) -> dict[str, frozenset[str]]:
     }
 
 
-def is_being_read(system: System, account: Account, watched: Mapping[str, Collection[str]]) -> bool:
+def is_being_read(system: IndexedChains, account: Account, watched: Mapping[str, Collection[str]]) -> bool:
     """Return True if an account is watched on a chain, but not indexed up to the newest block yet.
 
     `watched` is the result of `watched_accounts`, for all accounts of one question.
@@ -116,7 +117,7 @@ def is_being_read(system: System, account: Account, watched: Mapping[str, Collec
     )
 
 
-def _is_indexed(system: System, chain: Chain, account: str) -> bool:
+def _is_indexed(system: IndexedChains, chain: Chain, account: str) -> bool:
     """Return True if all required datasets of an account are indexed up to the newest indexed block.
 
     False if the chain has no indexed block from `start_block` on.

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from chainfolio import amounts
 from chainfolio.addresses import rules_of
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from chainfolio.approvals import AllowanceState
-    from chainfolio.indexer.wiring import System
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail
 
@@ -218,6 +217,16 @@ async def _run(snapshotter: Snapshotter, block: Block, plan: Plan[Sequence[State
 Labels = Callable[[str, Iterable[str]], dict[str, str]]  # from a chain and spenders to the names of known ones
 
 
+class KnownSpenders(Protocol):
+    """Names of spenders, and the addresses of Permit2."""
+
+    def labels(self, chain: str, spenders: Iterable[str], /) -> dict[str, str]:
+        """Return the names of known spenders on a chain."""
+
+    def permit2(self, chain: str, /) -> tuple[str, ...]:
+        """Return the addresses of Permit2 on a chain."""
+
+
 async def read_current_approvals(snapshotter: Snapshotter, owners: Sequence[str], labels: Labels) -> CurrentApprovals:
     """Read all allowances and operators of owners at the newest indexed block.
 
@@ -278,7 +287,7 @@ async def read_page(
     limit: int,
     start: EventPosition | None,
     include: Collection[str],
-    system: System,
+    spenders: KnownSpenders,
 ) -> ApprovalsPage:
     """Return a page of approvals from `start` (None: the newest) on, with holdings of the tokens.
 
@@ -301,9 +310,9 @@ async def read_page(
         snapshotter,
         owners,
         include,
-        system.labels,
+        spenders.labels,
         first=start is None,
-        permit2=system.permit2(chain.key),
+        permit2=spenders.permit2(chain.key),
     )
 
 

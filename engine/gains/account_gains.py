@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.engine.results import TransactionsPage
     from chainfolio.engine.stored_heads import StoredHeads
-    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.parts import IndexedChains
 
 MAX_ACCOUNTS: Final = 2_000
 MAX_ROWS: Final = 100_000  # over all accounts; those of one account are kept whatever their number
@@ -185,7 +185,7 @@ def _request(method: str, chains: Sequence[Chain]) -> PnlRequest:
     return PnlRequest(method, networks=tuple(chain.key for chain in chains))
 
 
-def _is_indexed(system: System, chain: Chain, account: str, heights: Mapping[str, int]) -> bool:
+def _is_indexed(system: IndexedChains, chain: Chain, account: str, heights: Mapping[str, int]) -> bool:
     """Return True if the account's history is indexed from the first block up to its height in `heights`.
 
     A lag of LIVE_LAG_S is tolerated. False if the chain has no height, or no dataset with activity. Datasets whose gaps
@@ -198,7 +198,7 @@ def _is_indexed(system: System, chain: Chain, account: str, heights: Mapping[str
     return not missing(system.tail, chain.key, [account], datasets, head, chain.info.blocks_in(LIVE_LAG_S))[1]
 
 
-def _mark(system: System, chains: Sequence[Chain], account: str, max_transactions: int) -> HistoryMark:
+def _mark(system: IndexedChains, chains: Sequence[Chain], account: str, max_transactions: int) -> HistoryMark:
     """Return the transaction count and a digest of the rows, for each history table of each chain.
 
     Raises:

@@ -13,7 +13,7 @@ from chainfolio.engine.gains.vault_changes import parties
 from chainfolio.position_changes import CallChange
 
 if TYPE_CHECKING:
-    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.parts import DecodedChains
     from chainfolio.portfolio.transactions import TransactionDocument
     from chainfolio.protocols import InstalledProtocol
 
@@ -21,7 +21,7 @@ STORED: Final = "/calls/2/"  # after the hash, before a digest of the programs a
 CallChanges = dict[tuple[str, str], tuple[CallChange, ...] | None]
 
 
-async def call_changes(system: System, records: Sequence[TransactionDocument]) -> CallChanges:
+async def call_changes(system: DecodedChains, records: Sequence[TransactionDocument]) -> CallChanges:
     """Return changes of positions by chain and transaction; empty for chains without calls of programs.
 
     Failed transactions, spam and those that moved nothing are absent. The value is None if the node did not record all
@@ -40,7 +40,7 @@ async def call_changes(system: System, records: Sequence[TransactionDocument]) -
         named = sorted((each.family.name, str(sorted(each.contracts.items())), _rules(each)) for each in protocols)
         digest = hashlib.sha256(repr(named).encode()).hexdigest()[:8]
         read = partial(reader.call_changes, protocols=protocols)
-        stored = StoredChanges(system, key, f"{STORED}{digest}", read, CallChange)
+        stored = StoredChanges(system.tail, key, f"{STORED}{digest}", read, CallChange)
         of_chain = [record for record in records if record.chain.key == key and _may_change(record)]
         changes |= {(key, tx_hash): each for tx_hash, each in (await _of_chain(stored, of_chain)).items()}
     return changes

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from chainfolio.assets import Account
-    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.parts import IndexedChains
     from chainfolio.portfolio.pnl.report import PnlDocument
 
 
@@ -45,7 +45,7 @@ async def limited_report(source: ReportSource, accounts: Sequence[Account], requ
     return msgspec.structs.replace(report, issues=issues, completeness="partial")
 
 
-def _check_count(system: System, account: Account) -> None:
+def _check_count(system: IndexedChains, account: Account) -> None:
     """Raise NotFound if an account has more transactions than gains are computed for."""
     limit = system.settings.pnl.max_transactions
     for chain in system.account_chains:

@@ -19,7 +19,7 @@ from chainfolio.engine.gains.stored_changes import StoredChanges, decoded_logs
 from chainfolio.position_changes import CallChange, EventLog, PositionChange
 
 if TYPE_CHECKING:
-    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.parts import DecodedChains
     from chainfolio.portfolio.transactions import TransactionDocument
 
 STORED: Final = "/positions/3"  # after the hash, in the store of looked-up transactions
@@ -28,7 +28,7 @@ Changes = dict[tuple[str, str], tuple[PositionChange | CallChange, ...] | None]
 log = logging.getLogger(__name__)
 
 
-async def position_changes(system: System, records: Sequence[TransactionDocument]) -> Changes:
+async def position_changes(system: DecodedChains, records: Sequence[TransactionDocument]) -> Changes:
     """Return changes of positions by chain and transaction; empty for chains without readable logs.
 
     Transactions that cannot have changed a position are absent. The value is None if a protocol could not decode the
@@ -46,7 +46,7 @@ async def position_changes(system: System, records: Sequence[TransactionDocument
 
 
 async def _of_chain(
-    system: System, chain: str, reader: EventLogReader, records: Sequence[TransactionDocument]
+    system: DecodedChains, chain: str, reader: EventLogReader, records: Sequence[TransactionDocument]
 ) -> Changes:
     """Return the changes of positions by chain and hash; logs of other transactions are not read.
 
@@ -82,14 +82,16 @@ def _uses(record: TransactionDocument, contracts: set[str]) -> bool:
     )
 
 
-async def _read(system: System, chain: str, reader: EventLogReader, records: Sequence[TransactionDocument]) -> Changes:
+async def _read(
+    system: DecodedChains, chain: str, reader: EventLogReader, records: Sequence[TransactionDocument]
+) -> Changes:
     """Return the changes of some transactions, from the store or from the node."""
     read = partial(decoded_logs, reader, partial(_changes, system))
-    logs = StoredChanges(system, chain, STORED, read, PositionChange)
+    logs = StoredChanges(system.tail, chain, STORED, read, PositionChange)
     return {(chain, tx_hash): each for tx_hash, each in (await logs.read(records)).items()}
 
 
-def _changes(system: System, tx_hash: str, logs: Sequence[EventLog]) -> tuple[PositionChange, ...] | None:
+def _changes(system: DecodedChains, tx_hash: str, logs: Sequence[EventLog]) -> tuple[PositionChange, ...] | None:
     """Return the changes that the families read from a transaction's logs.
 
     None if one fails, which is logged.

@@ -13,8 +13,8 @@ from chainfolio.capabilities import EventLogReader
 from chainfolio.position_changes import EventLog
 
 if TYPE_CHECKING:
-    from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.transactions import TransactionDocument
+    from chainfolio.storage.tail import Tail
 
 BATCH: Final = 100  # transactions in one request
 Change = TypeVar("Change")
@@ -40,7 +40,7 @@ class StoredChanges(Generic[Change]):
         type: The type of one change.
     """
 
-    system: System
+    tail: Tail
     chain: str
     suffix: str
     read_batch: Callable[[Sequence[tuple[str, int]]], Awaitable[Sequence[tuple[Change, ...] | None]]]
@@ -57,8 +57,7 @@ class StoredChanges(Generic[Change]):
         """
         heights = {record.hash: record.block_number for record in records}
         names = {f"{tx_hash}{self.suffix}": tx_hash for tx_hash in heights}
-        tail = self.system.tail
-        stored = await asyncio.to_thread(tail.lookups, self.chain, names)
+        stored = await asyncio.to_thread(self.tail.lookups, self.chain, names)
         decoder = msgspec.json.Decoder(tuple[self.type, ...])  # type: ignore[name-defined]
         changes: dict[str, tuple[Change, ...] | None] = {
             names[name]: decoder.decode(text) for name, text in stored.items()
@@ -66,13 +65,13 @@ class StoredChanges(Generic[Change]):
         missing = [(tx_hash, height) for tx_hash, height in heights.items() if tx_hash not in changes]
         if not missing:
             return changes
-        lowest = tail.lowest(self.chain)
+        lowest = self.tail.lowest(self.chain)
         for start in range(0, len(missing), BATCH):
             batch = missing[start : start + BATCH]
             for (tx_hash, _), decoded in zip(batch, await self.read_batch(batch), strict=True):
                 changes[tx_hash] = decoded
             final = [each for each in batch if lowest is None or each[1] < lowest.height]
-            await asyncio.to_thread(tail.add_lookups, self.chain, list(self._rows(final, changes)))
+            await asyncio.to_thread(self.tail.add_lookups, self.chain, list(self._rows(final, changes)))
         return changes
 
     def _rows(

@@ -20,7 +20,6 @@ from chainfolio.engine.gains.pnl import (
     gains_until,
     zone_of,
 )
-from chainfolio.engine.wiring import rates_of
 from chainfolio.errors import BadRequest
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.pnl.closing import without_unclosed
@@ -29,9 +28,8 @@ from chainfolio.portfolio.pnl.tax_year import Jurisdiction, TaxYear, TaxYearDocu
 from chainfolio.portfolio.pnl.transfer_rows import transfer_document
 
 if TYPE_CHECKING:
-    from chainfolio.assets import Account, Asset
-    from chainfolio.chains import Chain
-    from chainfolio.contracts import Price
+    from chainfolio.assets import Account
+    from chainfolio.engine.prices.request_rates import RequestRates
 
 FIRST_YEAR, LAST_YEAR = 2009, 9998
 RATE_S: Final = 3600  # the reference rates of a day are published at a full hour
@@ -90,7 +88,9 @@ async def tax_year_report(source: ReportSource, accounts: Sequence[Account], req
     """
     pnl_request = request.pnl_request()
     page, changes = await all_records(source, accounts, pnl_request)
-    rates = await _rates(source, request.used_currency, {int(each.timestamp) for each in page.document.transactions})
+    rates = await _rates(
+        source.rates, request.used_currency, {int(each.timestamp) for each in page.document.transactions}
+    )
     portfolios = await source.portfolios(accounts, Options(), wait=True, wallet_only=False)
     blocks = blocks_of(portfolios)
     result = gains_until(
@@ -117,7 +117,7 @@ async def tax_year_report(source: ReportSource, accounts: Sequence[Account], req
     )
 
 
-async def _rates(source: ReportSource, currency: str, times_s: Iterable[int]) -> Mapping[int, Decimal]:
+async def _rates(known_rates: RequestRates, currency: str, times_s: Iterable[int]) -> Mapping[int, Decimal]:
     """Return the units of a currency per USD at the end of each hour, by hour since 1970.
 
     They are 1 for USD; errors are those of `of_money`.
@@ -125,10 +125,5 @@ async def _rates(source: ReportSource, currency: str, times_s: Iterable[int]) ->
     hours = sorted({time_s // RATE_S for time_s in times_s})
     if currency == "USD":
         return dict.fromkeys(hours, Decimal(1))
-    rates = rates_of(source.system, _no_prices)
+    rates = known_rates.conversions
     return {hour: (await rates.of_money(currency, (hour + 1) * RATE_S * 1_000_000 - 1)).value for hour in hours}
-
-
-async def _no_prices(chain: Chain, assets: Sequence[Asset]) -> Mapping[Asset, Price]:
-    """Return no prices of coins: a report is in money."""
-    return {}

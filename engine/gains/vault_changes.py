@@ -19,8 +19,10 @@ from chainfolio.position_changes import EventLog, VaultChange
 from chainfolio.protocols import InstalledProtocol
 
 if TYPE_CHECKING:
-    from chainfolio.indexer.wiring import System
+    from chainfolio.chains import Chain
+    from chainfolio.indexer.parts import DecodedChains
     from chainfolio.portfolio.transactions import TransactionDocument
+    from chainfolio.storage.tail import Tail
 
 STORED: Final = "/vaults/3/"  # after the hash, before a digest of the contracts
 VaultChanges = dict[tuple[str, str], tuple[VaultChange, ...] | None]
@@ -28,7 +30,7 @@ VaultChanges = dict[tuple[str, str], tuple[VaultChange, ...] | None]
 log = logging.getLogger(__name__)
 
 
-async def vault_changes(system: System, records: Sequence[TransactionDocument]) -> VaultChanges:
+async def vault_changes(system: DecodedChains, records: Sequence[TransactionDocument]) -> VaultChanges:
     """Return the changes of vaults by chain and transaction; none if a chain has no readable logs.
 
     Transactions that cannot have changed a vault are absent. The value is None if a protocol could not decode the logs.
@@ -48,7 +50,7 @@ async def vault_changes(system: System, records: Sequence[TransactionDocument]) 
         reader = find_capability(chain, Capability.EVENT_LOGS)
         if protocols and reader is not None:
             of_chain = [record for record in records if record.chain.key == key]
-            decoded = await _of_chain(_VaultChain(system, key, reader, protocols), of_chain)
+            decoded = await _of_chain(_VaultChain(system.tail, chain, reader, protocols), of_chain)
             changes |= {(key, tx_hash): each for tx_hash, each in decoded.items()}
     return changes
 
@@ -57,8 +59,8 @@ async def vault_changes(system: System, records: Sequence[TransactionDocument]) 
 class _VaultChain:
     """A chain with protocols that have vaults."""
 
-    system: System
-    key: str
+    tail: Tail
+    chain: Chain
     reader: EventLogReader
     protocols: Sequence[InstalledProtocol]
 
@@ -69,7 +71,7 @@ class _VaultChain:
         )
         digest = hashlib.sha256(repr(named).encode()).hexdigest()[:8]
         read = partial(decoded_logs, self.reader, partial(_decoded, self.protocols))
-        return StoredChanges(self.system, self.key, f"{STORED}{digest}", read, VaultChange)
+        return StoredChanges(self.tail, self.chain.key, f"{STORED}{digest}", read, VaultChange)
 
     def is_candidate(self, record: TransactionDocument) -> bool:
         """Return True if a transaction may have changed a vault.
@@ -77,7 +79,7 @@ class _VaultChain:
         An asset left in an untyped call, or a token was created there; or a contract of a file took part; or its token
         was created or destroyed.
         """
-        burn_addresses = rules_of(self.system.chain(self.key).kind).burn_addresses
+        burn_addresses = rules_of(self.chain.kind).burn_addresses
         rows = (*record.assets_in, *record.assets_out)
         minted = {row.contract for row in rows if not burn_addresses.isdisjoint((row.sender, row.recipient))}
         if record.type in ("INTERACTION", "UNDEFINED") and (record.assets_out or minted):

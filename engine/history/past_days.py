@@ -38,7 +38,7 @@ from chainfolio.portfolio.valuation import Valuation, valuate
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.engine.snapshots.snapshotter import Snapshotter
-    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.parts import DecodedChains
 
 log = logging.getLogger("chainfolio.engine")
 INDEX_ADAPTERS: Final = (account_index.ADAPTER, reconciled.ADAPTER)  # their issues come from the index, not from a node
@@ -60,7 +60,7 @@ class History:
         budget: Limits the time that reading a chain takes.
     """
 
-    system: System
+    system: DecodedChains
     snapshotter: Callable[[Chain], Snapshotter]
     facts: Callable[[], Mapping[str, ChainFacts]]
     budget: Callable[[Chain], AbstractAsyncContextManager[None]]

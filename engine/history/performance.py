@@ -83,7 +83,7 @@ async def performance(
     changes, deposits = await value_changes(source, source.history, accounts, chains, days, currency)
     flows, faults, issues = await _flows(source, accounts, chains, holdings, deposits)
     moments_us = [*(midnight_us(day) - 1 for day in days), *(flow.time_us for flow, _ in flows)]
-    conversion = await Conversion.of(source.history.system, source.history.snapshotter, currency, moments_us)
+    conversion = await source.rates.conversion(currency, moments_us)
     points = value_series(
         {midnight_us(day): conversion.value(value, midnight_us(day) - 1) for day, value in days.items()},
         [Flow(flow.time_us, conversion.value(flow.value, flow.time_us)) for flow, _ in flows],
@@ -250,10 +250,9 @@ async def _flows(
     for before, after in pairwise(days):
         faults[midnight_us(after)] += _changes(holdings, before, after)
     wallets = {account.address for account in accounts}
-    system = source.system
     since_us, until_us = midnight_us(days[0]), midnight_us(days[-1]) - 1
     record_filter = TransactionFilter(
-        system.settings.server.max_transactions * len(accounts) + 1,
+        source.system.settings.server.max_transactions * len(accounts) + 1,
         0,
         newest_first=False,
         networks=tuple(chain.key for chain in chains),

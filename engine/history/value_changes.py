@@ -13,7 +13,6 @@ from chainfolio.engine.history.account_days import AccountDays, day_state
 from chainfolio.engine.history.contained_deposits import ContainedDeposits
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.past_days import History
-from chainfolio.engine.prices.conversion import Conversion
 from chainfolio.engine.record_source import RecordSource
 from chainfolio.errors import ChainfolioError
 from chainfolio.messages import public
@@ -57,12 +56,12 @@ async def value_changes(
     if is_coin(currency):
         return ChangesDocument(method=method, reason=NO_COINS), deposits
     try:
-        return await _parts(days, history, currency), deposits
+        return await _parts(days, currency), deposits
     except ChainfolioError as error:
         return ChangesDocument(method=method, reason=public(error.message)), deposits
 
 
-async def _parts(days: AccountDays, history: History, currency: str) -> ChangesDocument:
+async def _parts(days: AccountDays, currency: str) -> ChangesDocument:
     """Return the parts of the change between the first and the last day.
 
     Raises:
@@ -73,7 +72,7 @@ async def _parts(days: AccountDays, history: History, currency: str) -> ChangesD
     since_us = midnight_us(ends[0].day)
     moments_us = [int(each.timestamp) * 1_000_000 for each in days.page.document.transactions]
     moments_us += [each.moment_us for each in ends]
-    conversion = await Conversion.of(history.system, history.snapshotter, currency, moments_us)
+    conversion = await days.source.rates.conversion(currency, moments_us)
 
     def per_usd(time_us: int) -> Decimal:
         return conversion.value(Decimal(1), time_us)

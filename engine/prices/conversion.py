@@ -14,7 +14,6 @@ from chainfolio.block_search import blocks_before, first_served
 from chainfolio.chains import Chain
 from chainfolio.contracts import FIAT
 from chainfolio.currencies import checked, is_coin
-from chainfolio.engine.wiring import rates_of
 from chainfolio.errors import NotSupported
 from chainfolio.portfolio.document import rounded
 from chainfolio.portfolio.nav import PLACES
@@ -23,7 +22,6 @@ from chainfolio.pricing.ecb import FiatRate
 if TYPE_CHECKING:
     from chainfolio.engine.prices.rates import Rates
     from chainfolio.engine.snapshots.snapshotter import Snapshotter
-    from chainfolio.indexer.wiring import System
 
 USD: Final = "USD"
 
@@ -39,12 +37,12 @@ class Conversion:
     @classmethod
     async def of(
         cls,
-        system: System,
+        rates: Rates,
         snapshotter: Callable[[Chain], Snapshotter],
         currency: str,
         moments_us: Sequence[int],
     ) -> Conversion:
-        """Return the rates at some times, in microseconds.
+        """Return the rates of a currency other than USD at some times, in microseconds.
 
         Rates are read from nodes or reference rates now, so that `value` needs no I/O.
 
@@ -52,9 +50,7 @@ class Conversion:
             BadRequest: The currency is unknown.
             NotSupported: The rate at one of the times is not known.
         """
-        if checked(currency, system.settings.rates) == USD:
-            return cls()
-        rates = rates_of(system, lambda chain, assets: snapshotter(chain).current_prices(assets))
+        checked(currency, rates.fixed)
         times_us = sorted(set(moments_us))
         if currency in rates.fixed:
             fixed = amounts.parse(rates.fixed[currency])

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, QuotedTokens, Token
-from chainfolio.errors import (
-    SourceError,
-)
-from chainfolio.indexer.wiring import System
+from chainfolio.errors import SourceError
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.engine.snapshots.snapshotter import Snapshotter
+    from chainfolio.indexer.parts import Chains
 
 
 log = logging.getLogger("chainfolio.engine")
@@ -33,7 +31,7 @@ class Quoter:
         budget: Limits the time for one chain.
     """
 
-    system: System
+    system: Chains
     snapshotter_of: Callable[[Chain], Snapshotter]
     budget: Callable[[Chain], AbstractAsyncContextManager[None]]
 

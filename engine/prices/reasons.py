@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from chainfolio.assets import asset as parsed
 from chainfolio.block_search import block_before
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price, Token
-from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.errors import BadRequest
 from chainfolio.plans import run_batched
 from chainfolio.portfolio.frames import frame
@@ -30,7 +29,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from chainfolio.chains import Chain
-    from chainfolio.indexer.wiring import System
+    from chainfolio.engine.snapshots.snapshotter import Snapshotter
+    from chainfolio.indexer.parts import Chains
+
+    SnapshotterOf = Callable[[Chain], Snapshotter]
 
 COLUMNS = (
     "asset",
@@ -93,7 +95,9 @@ class PriceReasons:
         return frame(COLUMNS, [row], numbers=("usd", "confidence"), times=("time", "observed"), counts=("block",))
 
 
-async def explain_price(system: System, asset_name: str, at: int | str | None, *, ask: bool) -> PriceReasons:
+async def explain_price(
+    system: Chains, snapshotter_of: SnapshotterOf, asset_name: str, at: int | str | None, *, ask: bool
+) -> PriceReasons:
     """Return the price of an asset at a block, with its reasons; store the price if none was stored.
 
     Args:
@@ -105,9 +109,9 @@ async def explain_price(system: System, asset_name: str, at: int | str | None, *
         BadRequest: The asset or the block is unknown.
         SourceError: The chain could not be read.
     """
-    chain, target = find_asset(system, asset_name)
-    snapshotter = snapshotter_of(system, chain)
-    block = await _block(system, chain, at)
+    chain, target = find_asset(system, snapshotter_of, asset_name)
+    snapshotter = snapshotter_of(chain)
+    block = await _block(chain, at, system.environment.clock.now_us())
     store, rules = snapshotter.store, rules_of(snapshotter.sources)
     stored = (await asyncio.to_thread(store.at, block)).get(target) if store is not None else None
     if stored is not None and not ask:
@@ -130,7 +134,7 @@ async def explain_price(system: System, asset_name: str, at: int | str | None, *
     return PriceReasons(target, chain.key, block, stored, current, tuple(journal), disagreement)
 
 
-def find_asset(system: System, asset_name: str) -> tuple[Chain, Asset]:
+def find_asset(system: Chains, snapshotter_of: SnapshotterOf, asset_name: str) -> tuple[Chain, Asset]:
     """Return the chain and asset of a name: CAIP-19, `chain:address`, `chain:SYMBOL` or a listed symbol.
 
     Raises:
@@ -140,23 +144,22 @@ def find_asset(system: System, asset_name: str) -> tuple[Chain, Asset]:
         target = parsed(asset_name)
         chain = next((each for each in system.chains if each.info.native.asset.chain == target.chain), None)
         if chain is None:
-            raise BadRequest("asset", f"no configured chain is {target.chain}", remedy=_configured(system))
+            raise BadRequest("asset", f"no configured chain is {target.chain}", remedy=_configured(system.chains))
         return chain, target
     key, colon, name = asset_name.rpartition(":")
     chains = [system.chain(key)] if colon else system.chains
     if colon and (address := addresses.rules_of(chains[0].kind).canonical(name)):
         return chains[0], chains[0].info.token_asset(address)
-    matches = [(chain, asset) for chain in chains for asset in _tokens_with_symbol(system, chain, name)]
+    matches = [(chain, asset) for chain in chains for asset in _tokens_with_symbol(snapshotter_of(chain), name)]
     if len(matches) != 1:
         problem = "several tokens have" if matches else "no token of the lists has"
         raise BadRequest("asset", f"{problem} the symbol {name[:40]!r}", remedy=_name_hint(matches, name, chains))
     return matches[0][0], matches[0][1].asset
 
 
-def _tokens_with_symbol(system: System, chain: Chain, symbol: str) -> list[Token]:
-    native = chain.info.native
-    tokens = snapshotter_of(system, chain).book.listed.values()
-    return [token for token in (native, *tokens) if token.symbol.casefold() == symbol.casefold()]
+def _tokens_with_symbol(snapshotter: Snapshotter, symbol: str) -> list[Token]:
+    tokens = (snapshotter.native, *snapshotter.book.listed.values())
+    return [token for token in tokens if token.symbol.casefold() == symbol.casefold()]
 
 
 def _name_hint(matches: Sequence[tuple[Chain, Token]], symbol: str, chains: Sequence[Chain]) -> str:
@@ -182,17 +185,16 @@ def _by_address(chain: Chain, token: Token) -> str:
     return f"{name} ({token.name})"
 
 
-def _configured(system: System) -> str:
-    return f"configured are {', '.join(sorted(chain.info.native.asset.chain for chain in system.chains)) or 'none'}"
+def _configured(chains: Sequence[Chain]) -> str:
+    return f"configured are {', '.join(sorted(chain.info.native.asset.chain for chain in chains)) or 'none'}"
 
 
-async def _block(system: System, chain: Chain, at: int | str | None) -> Block:
+async def _block(chain: Chain, at: int | str | None, now_us: int) -> Block:
     """Return the block at a height, the last one before a time as text, or the newest one.
 
     Raises:
         BadRequest: The block is before the chain began, above the head, or in the future.
     """
-    now_us = system.environment.clock.now_us()
     head = (await chain.heads()).latest
     if at is None:
         return head

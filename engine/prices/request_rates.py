@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from chainfolio.engine.prices.rates import Rates
+from chainfolio.engine.prices.conversion import USD, Conversion
+from chainfolio.engine.prices.rates import PriceReader, Rates
 from chainfolio.engine.prices.shown_rates import ShownRates
-from chainfolio.engine.wiring import rates_of
-from chainfolio.indexer.wiring import System
 from chainfolio.portfolio.document import Portfolio
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.finished import finish
@@ -18,9 +17,7 @@ from chainfolio.portfolio.finished import finish
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.engine.snapshots.snapshotter import Snapshotter
-
-CHAIN_SHARE = 0.75  # of a request's time
-REFRESH = "refresh"  # the name of background reads in logs and metrics
+    from chainfolio.environment import Clock
 
 
 @dataclass(slots=True)
@@ -28,12 +25,16 @@ class RequestRates:
     """Reads rates when an answer needs them first.
 
     Attributes:
+        build: Builds the rates from a reader of prices.
         snapshotter_of: Returns the snapshotter of a chain.
+        keep_s: Age from which current rates are read again.
         on_failure: Is called with errors of background reads.
     """
 
-    system: System
+    build: Callable[[PriceReader], Rates]
     snapshotter_of: Callable[[Chain], Snapshotter]
+    clock: Clock
+    keep_s: float
     on_failure: Callable[[BaseException], None]
     _rates: Rates | None = None
     _shown_rates: ShownRates | None = None
@@ -42,16 +43,21 @@ class RequestRates:
     def conversions(self) -> Rates:
         """The rates by which values are converted."""
         if self._rates is None:
-            self._rates = rates_of(self.system, lambda chain, assets: self.snapshotter_of(chain).current_prices(assets))
+            self._rates = self.build(lambda chain, assets: self.snapshotter_of(chain).current_prices(assets))
         return self._rates
 
     @property
     def shown(self) -> ShownRates:
         """The rates that portfolios show."""
         if self._shown_rates is None:
-            keep_s = self.system.settings.server.cache_s
-            self._shown_rates = ShownRates(self.conversions, self.system.environment.clock, keep_s, self.on_failure)
+            self._shown_rates = ShownRates(self.conversions, self.clock, self.keep_s, self.on_failure)
         return self._shown_rates
+
+    async def conversion(self, currency: str, moments_us: Sequence[int]) -> Conversion:
+        """Return the conversion of USD into a currency at some times; errors as of `Conversion.of`."""
+        if currency == USD:
+            return Conversion()
+        return await Conversion.of(self.conversions, self.snapshotter_of, currency, moments_us)
 
     async def current(self, options: Options) -> Mapping[str, Decimal] | None:
         """Return the rates of now; None if the options leave rates out."""

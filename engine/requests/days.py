@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.engine.history.snapshot_store import DaySnapshot
     from chainfolio.engine.service import Engine
-    from chainfolio.indexer.wiring import System
+    from chainfolio.environment import Clock
 
 MAX_VALUES: Final = 20_000  # days times addresses
 DEFAULT_DAYS: Final = 30
 INTERVALS: Final = ("day", "week", "month")
 
 
-def today(system: System) -> date:
+def today(clock: Clock) -> date:
     """Return the current day in UTC."""
-    return datetime.fromtimestamp(system.environment.clock.now_us() // 1_000_000, UTC).date()
+    return datetime.fromtimestamp(clock.now_us() // 1_000_000, UTC).date()
 
 
 def parse_day(name: str, text: str) -> date:

@@ -12,7 +12,7 @@ from chainfolio.errors import StoreError
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.engine.service import Engine
-    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.parts import IndexedChains
     from chainfolio.portfolio.document import Portfolio
     from chainfolio.portfolio.facts import Options
 
@@ -40,7 +40,7 @@ async def portfolios(
     return await engine.at_block(accounts, key, block, options)
 
 
-def settle_prices(system: System) -> None:
+def settle_prices(system: IndexedChains) -> None:
     """Move the stored prices of final blocks to the lake, as a server may never run to do it.
 
     A store that fails is only logged; nothing is done if the system keeps nothing.

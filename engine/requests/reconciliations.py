@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.contracts import Token
     from chainfolio.engine.reconciliations import Reconciliation
-    from chainfolio.indexer.wiring import System
+    from chainfolio.engine.snapshots.snapshotter import Snapshotter
+    from chainfolio.indexer.parts import Chains
 
 T = TypeVar("T")
 
 
 async def on_each_chain(
-    system: System,
+    system: Chains,
     accounts: Sequence[Account],
     keys: Sequence[str],
     work: Callable[[Chain, Sequence[str]], Awaitable[list[T]]],
@@ -68,8 +69,8 @@ class Extent:
 
 
 async def reconciliations(
-    system: System,
     chain: Chain,
+    snapshotter: Snapshotter,
     addresses: Sequence[str],
     extent: Extent,
     on_progress: Callable[[str], None] = lambda text: None,
@@ -83,13 +84,11 @@ async def reconciliations(
         addresses: At least one, in the chain's own form.
     """
     from chainfolio.engine.reconcile.reconciler import Reconciler
-    from chainfolio.engine.wiring import snapshotter_of
 
-    snapshotter, native = snapshotter_of(system, chain), chain.info.native
     reconciler = Reconciler(
         chain,
-        system.lake,
-        system.tail,
+        snapshotter.lake,
+        snapshotter.tail,
         extent.checkpoints,
         max_requests=extent.max_requests,
         on_progress=on_progress,
@@ -98,7 +97,7 @@ async def reconciliations(
     results = await reconciler.run(addresses, extent.first, extent.last)
     assets: set[Asset] = {asset(each.asset).collection for result in results for each in result.assets}
     end = Block(results[0].last_block, results[0].block_hash, "", 0)
-    tokens = snapshotter.book.described_at(assets, end) | {native.asset: native}
+    tokens = snapshotter.book.described_at(assets, end) | {snapshotter.native.asset: snapshotter.native}
     differing = {asset(each.asset).collection for result in results for each in result.differences} - tokens.keys()
     if differing:
         with suppress(SourceError):  # without names the result is the same

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from chainfolio.assets import Account, Asset
     from chainfolio.chains import Chain
     from chainfolio.engine.snapshots.snapshotter import Snapshotter
-    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.parts import Chains
     from chainfolio.portfolio.nft_metadata import NftMetadata
 
 KEEP_S: Final = 3600.0
@@ -65,7 +65,7 @@ class AccountCache:
       on_failure: Is called with errors of background reads.
     """
 
-    system: System
+    system: Chains
     snapshotter: Callable[[Chain], Snapshotter]
     budget: Callable[[Chain], AbstractAsyncContextManager[None]]
     gains: Callable[[Account, Mapping[str, int]], Awaitable[AccountGains | None]]

@@ -25,7 +25,7 @@ from chainfolio.portfolio.transactions import Transactions
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
-    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.parts import DecodedChains
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class RecordReader:
         progress: Gets the number of records that were read, and of those that will be.
     """
 
-    system: System
+    system: DecodedChains
     snapshotter_of: Callable[[Chain], Snapshotter]
     facts: Mapping[str, ChainFacts]
     functions: Functions

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from chainfolio.chains import Chain
-    from chainfolio.indexer.wiring import System
+    from chainfolio.indexer.parts import IndexedChains
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Tail
 
 NO_INCOME: Final = Income(0, 0, is_built=False)  # a block without a payload
 DEFAULT_CHAIN: Final = "beacon"
@@ -55,7 +57,8 @@ MAX_INDEX_LAG: Final = 4  # epochs that the index may be behind the head before 
 class ValidatorRecords:
     """The validators of one beacon chain."""
 
-    system: System
+    lake: Lake
+    tail: Tail
     chain: Chain
     source: HasValidators
     income: BlockIncome | None = None  # None without the execution chain
@@ -164,8 +167,7 @@ class ValidatorRecords:
     async def _settled_epoch(self, clock: SlotClock) -> int:
         """Return the last epoch whose rewards are settled: in the index if it keeps up, else on the chain."""
         head = clock.epoch((await self.chain.heads()).latest.height)
-        tail = self.system.tail
-        top = tail.top(self.chain.key) or tail.anchor(self.chain.key)
+        top = self.tail.top(self.chain.key) or self.tail.anchor(self.chain.key)
         indexed = -1 if top is None else clock.epoch(top.height)
         return (indexed if head - indexed <= MAX_INDEX_LAG else head) - self.source.settled_after
 
@@ -252,8 +254,7 @@ class ValidatorRecords:
         Raises:
             NotIndexed: Rows may be missing since the first slot of the settings.
         """
-        tail = self.system.tail
-        top = tail.top(self.chain.key) or tail.anchor(self.chain.key)
+        top = self.tail.top(self.chain.key) or self.tail.anchor(self.chain.key)
         first = self.chain.settings.start_block
         self._check_indexed(table, state, Span(first, max(first, top.height if top else first)))
         rows = self._rows(table, [key], "pubkey" if isinstance(key, str) else "validator", *order)
@@ -272,8 +273,8 @@ class ValidatorRecords:
         import polars as pl
 
         selected = list(columns or table.names)
-        fresh = in_tail(self.system.tail, self.chain.key, table).filter(pl.col(name).is_in(keys)).select(selected)
-        stored = self.system.lake.of_accounts(table, self.chain.key, keys, selected).collect()
+        fresh = in_tail(self.tail, self.chain.key, table).filter(pl.col(name).is_in(keys)).select(selected)
+        stored = self.lake.of_accounts(table, self.chain.key, keys, selected).collect()
         if fresh.is_empty():
             return stored
         return pl.concat([fresh, stored.select(fresh.columns)]).unique([name, *unique])
@@ -281,13 +282,13 @@ class ValidatorRecords:
     def _check_indexed(self, table: Table, state: ValidatorNow, slots: Span) -> None:
         """Raise NotIndexed if `slots` of a table are not indexed under any identifier of the validator."""
         names = ["", str(state.index), state.pubkey, *([state.address] if state.address else [])]
-        ranges: Iterable[Spans] = (self.system.tail.indexed_ranges(self.chain.key, table.name, each) for each in names)
+        ranges: Iterable[Spans] = (self.tail.indexed_ranges(self.chain.key, table.name, each) for each in names)
         indexed = reduce(lambda a, b: a | b, ranges)
         if missing := list(Spans([slots]) - indexed):
             raise NotIndexed(self.chain.key, table.name, missing[0].first, missing[0].last)
 
 
-def records(system: System) -> ValidatorRecords:
+def records(system: IndexedChains) -> ValidatorRecords:
     """Return the records of the configured beacon chain; of several that of DEFAULT_CHAIN, else the first.
 
     Without its execution chain in the settings, income of blocks is not read.
@@ -303,7 +304,7 @@ def records(system: System) -> ValidatorRecords:
     income = None
     if validators.execution in system.settings.chains:
         income = BlockIncome(system.chain(validators.execution), system.environment.clock)
-    return ValidatorRecords(system, chain, validators, income)
+    return ValidatorRecords(system.lake, system.tail, chain, validators, income)
 
 
 def _epochs(clock: SlotClock, bounds: Range) -> tuple[int, int]:

@@ -64,15 +64,15 @@ async def test_loans_under_the_bound_are_unhealthy_and_a_partial_answer_is_known
 
 
 @pytest.mark.parametrize(("bound", "crossed"), [("over 9.99", True), ("over 10", False), ("under 10.01", True)])
-async def test_a_price_beyond_the_bound_is_crossed(monkeypatch: pytest.MonkeyPatch, bound: str, crossed: bool) -> None:
+async def test_a_price_beyond_the_bound_is_crossed(bound: str, crossed: bool) -> None:
     price = SimpleNamespace(usd=Decimal("10.00"), source="fixed")
     report = SimpleNamespace(price=price, block=SimpleNamespace(height=7), chain="eip155:1", asset="coin")
-    monkeypatch.setattr(conditions, "explain_price", answering(report))
-    held = await facts(SimpleNamespace(system=None), rule("price", "coin", bound))
+    engine: Any = SimpleNamespace(explain_price=answering(report))
+    held = await facts(engine, rule("price", "coin", bound))
     assert ([each["usd"] for each in held.values()] == ["10.00"]) is crossed
     report.price = None
     with pytest.raises(NotFound, match="no price"):
-        await facts(SimpleNamespace(system=None), rule("price", "coin", bound))
+        await facts(engine, rule("price", "coin", bound))
 
 
 @pytest.mark.parametrize(
