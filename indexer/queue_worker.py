@@ -165,6 +165,9 @@ class QueueWorker:
         except ConnectorException as error:
             if not wait:
                 raise
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # the error of its farewell replaced the cancellation
+                raise asyncio.CancelledError from error
             self._warn("queue", error)
         else:
             self._warn("queue", None)

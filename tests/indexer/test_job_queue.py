@@ -325,6 +325,30 @@ async def test_a_worker_goes_on_after_the_database_was_away(
     assert len(ends) == 3
 
 
+async def test_a_worker_stops_although_the_database_is_away(
+    system: System, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_worker, "AGAIN_S", 0.01)
+    runs, began = list[str](), asyncio.Event()
+
+    async def end(**_: object) -> None:  # as the library ends if it cannot sign off
+        runs.append("run")
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ConnectorException from None
+
+    monkeypatch.setattr(queue.app, "run_worker_async", end)
+    running = asyncio.create_task(QueueWorker(system, queue).run())
+    async with asyncio.timeout(60):
+        await began.wait()
+        running.cancel()
+        await asyncio.wait([running], timeout=10)
+    assert running.cancelled()
+    assert len(runs) == 1
+
+
 @pytest.mark.slow("restarts the database below a worker, which reconnects after some seconds")
 async def test_a_job_that_runs_while_the_database_restarts_is_repeated(
     system: System, queue: JobQueue, url: str, machine: Server, monkeypatch: pytest.MonkeyPatch
