@@ -220,7 +220,14 @@ class AccessDenied(StoreError):
 
 
 class Locked(StoreError):
-    """Another process holds a lock that this one needs."""
+    """Another process holds a lock or the store, this one lost a lock, or the store is away.
+
+    `holder` is the process that has the lock; empty if there is no such lock, or the process is not known.
+    """
+
+    def __init__(self, store: str, message: str, *, remedy: str = "", holder: str = "") -> None:
+        super().__init__(store, message, remedy=remedy)
+        self.holder = holder
 
 
 class CorruptFile(StoreError):

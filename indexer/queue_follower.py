@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -42,12 +42,13 @@ class QueueFollower:
     Attributes:
         locked: Waits for the lock of a chain, and holds it during the block. Raises Locked if it is not free for long.
         prepare: Checks the stores and the last final block of a chain, and finishes interrupted commits.
+        warn: Logs an error or a problem of a subject once, until it changes or ends (None).
     """
 
     system: System
     locked: Callable[[str], AbstractAsyncContextManager[None]]
     prepare: Callable[[Chain], Awaitable[object]]
-    _problems: dict[str, str] = field(default_factory=dict)
+    warn: Callable[[str, Exception | str | None], None]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -65,23 +66,33 @@ class QueueFollower:
 
     async def _keep(self, chain: Chain, task: Task) -> None:
         """Follow a chain whenever no other worker does, until cancelled. Undo reorganisations of final blocks."""
-        system = self.system
+        system, subject = self.system, f"{chain.key}: not followed"
         while True:
+            is_held = False
             try:
                 with system.tail.hold(f"{chain.key}.follow", f"the head of {chain.key}"):
-                    try:
-                        await self._follow(chain, task)
-                    except DeepReorg as error:
-                        log.error("%s: halted: %s", chain.key, error)
-                        # A node that is wrong for a moment deletes nothing.
-                        await system.environment.clock.sleep(RECOVER_AFTER_S)
-                        async with self.locked(chain.key):
-                            first = await recover_reorg(chain, system.lake, system.tail)
-                        if first is not None:
-                            log.warning("%s: its final past changed; blocks from %s on are deleted", chain.key, first)
-            except Locked:  # another worker follows, or took the lock while this one was frozen
-                pass
+                    is_held = True
+                    await self._follow_until_halted(chain, task)
+            except Locked as error:
+                has_follower = not is_held and error.holder  # another worker
+                self.warn(subject, None if has_follower else error)
             await system.environment.clock.sleep(TAKE_EVERY_S)
+
+    async def _follow_until_halted(self, chain: Chain, task: Task) -> None:
+        """Follow a chain; if its final blocks changed, delete those that left the chain, and return.
+
+        Raises as `_follow`.
+        """
+        system = self.system
+        try:
+            await self._follow(chain, task)
+        except DeepReorg as error:
+            log.error("%s: halted: %s", chain.key, error)
+            await system.environment.clock.sleep(RECOVER_AFTER_S)  # a node that is wrong for a moment deletes nothing
+            async with self.locked(chain.key):
+                first = await recover_reorg(chain, system.lake, system.tail)
+            if first is not None:
+                log.warning("%s: its final past changed; blocks from %s on are deleted", chain.key, first)
 
     async def _follow(self, chain: Chain, task: Task) -> None:
         """Follow a chain until its settings and accounts have nothing to follow.
@@ -108,12 +119,15 @@ class QueueFollower:
 
     @asynccontextmanager
     async def _step(self, chain: Chain, status: Status) -> AsyncIterator[None]:
-        """Hold the chain's lock during the block, after finishing commits of dead processes. Log new problems."""
-        if status.problem and status.problem != self._problems.get(chain.key):
-            log.warning("%s: %s", chain.key, status.problem)
-        self._problems[chain.key] = status.problem
+        """Hold the chain's lock during the block, after finishing commits of dead processes. Log new problems.
+
+        Raises:
+            Locked: The chain's lock was not free for long, or the store is away.
+        """
+        system = self.system
+        self.warn(chain.key, status.problem or None)
         async with self.locked(chain.key):
-            system = self.system
+            self.warn(f"{chain.key}: not followed", None)
             if open_batches(system.tail, chain):
                 progress = Progress(system.environment.clock, 0)
                 await Collector(chain, system.lake, system.tail, system.environment, progress).recover()

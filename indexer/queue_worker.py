@@ -133,7 +133,8 @@ class QueueWorker:
         Jobs that run when it is cancelled are given ten seconds, and then back to the queue.
         """
         looking = asyncio.create_task(self._look_after())
-        following = QueueFollower(self.system, self._locked, self._collector).running() if wait else nullcontext()
+        follower = QueueFollower(self.system, self._locked, self._collector, self._warn)
+        following = follower.running() if wait else nullcontext()
         try:
             async with following:
                 await self._run_once(wait=wait)
@@ -172,15 +173,15 @@ class QueueWorker:
         else:
             self._warn("queue", None)
 
-    def _warn(self, subject: str, error: Exception | None) -> None:
-        """Log an error of a subject once, until it changes or ends (None).
+    def _warn(self, subject: str, error: Exception | str | None) -> None:
+        """Log an error or a problem of a subject once, until it changes or ends (None).
 
         Unexpected errors are logged with their traceback.
         """
-        text = "" if error is None else described(error)
+        text = described(error) if isinstance(error, Exception) else error or ""
         if text and self._warned.get(subject) != text:
             log.warning("%s: %s", subject, text)
-            if error is not None and not isinstance(error, (ChainfolioError, ConnectorException)):
+            if isinstance(error, Exception) and not isinstance(error, (ChainfolioError, ConnectorException)):
                 log.warning("%s failed here:\n%s", subject, "".join(traceback.format_tb(error.__traceback__)))
         self._warned[subject] = text
 

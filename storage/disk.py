@@ -66,10 +66,9 @@ def lock_file(path: Path, *, store: str, subject: str, wait: bool = False) -> It
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
-            holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise Locked(
-                store, f"{subject} is held by process {holder}", remedy="wait for it to end, or stop it"
-            ) from None
+            number = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+            message, holder = f"{subject} is held by process {number}", f"process {number}"
+            raise Locked(store, message, remedy="wait for it to end, or stop it", holder=holder) from None
         try:
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)

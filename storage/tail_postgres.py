@@ -171,8 +171,8 @@ class PostgresTail:
         """
         while self._is_held(name, subject) or not self._take(name):
             if not wait:
-                remedy = "wait for it to end, or stop it"
-                raise Locked(store, f"{subject} is held by {self._holder(name)}", remedy=remedy)
+                remedy, holder = "wait for it to end, or stop it", self._holder(name)
+                raise Locked(store, f"{subject} is held by {holder}", remedy=remedy, holder=holder)
             time.sleep(POLL_S)
         try:
             yield

@@ -18,6 +18,7 @@ import pytest
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.indexer import arrow_ipc, queue_follower, queue_worker
+from chainfolio.indexer.follow import Follower
 from chainfolio.indexer.job_queue import opened
 from chainfolio.indexer.queue_worker import QueueWorker
 from chainfolio.indexer.wiring import System
@@ -194,6 +195,60 @@ async def test_a_reorganisation_of_final_blocks_is_undone_by_the_worker_that_fol
         await until(lambda: (top := shared.tail.top(KEY)) is not None and top.hash == hash_)
         await until(lambda: is_indexed(shared, head))
         await assert_equal_to_an_undisturbed_index(shared, live, tmp_path / "alone")
+
+
+class IdleFollower:
+    """Replaces the steps of followers by steps that read and write nothing, as if another worker were always faster."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps = 0
+
+        async def count(_: Follower) -> None:
+            self.steps += 1
+
+        async def do_nothing(*_: object) -> None:
+            pass
+
+        for name, work in (("step", count), ("finalise_all", do_nothing)):
+            monkeypatch.setattr(Follower, name, work)
+        monkeypatch.setattr(Follower, "pause_s", 0.01)
+        monkeypatch.setattr(QueueWorker, "_collector", do_nothing)
+        monkeypatch.setattr(queue_follower, "TAKE_EVERY_S", 0.01)
+        monkeypatch.setattr(queue_worker, "LOCK_WAIT_S", 0.0)
+
+    async def until_next_step(self) -> None:
+        """Wait for one more step."""
+        count = self.steps
+        await until(lambda: self.steps > count)
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> IdleFollower:
+    return IdleFollower(monkeypatch)
+
+
+@pytest.fixture
+def offline(machine: Server, tmp_path: Path) -> Path:
+    """Settings of a chain whose node is down, with the tail in PostgreSQL."""
+    file = tmp_path / "c.toml"
+    chain = f'[chains.{KEY}]\nrpc = ["http://127.0.0.1:9"]\ndatasets = ["blocks"]\n'
+    file.write_text(f'data = "d"\n[tail]\nurl = "{machine.new_database("offline")}"\n{chain}')
+    return file
+
+
+async def test_a_follower_that_waits_for_its_store_says_why_once(
+    machine: Server, offline: Path, idle: IdleFollower, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with worker(offline, load(offline).tail_url):
+        await idle.until_next_step()
+        assert "not followed" not in caplog.text
+        await asyncio.to_thread(machine.stop)
+        try:
+            await until(lambda: "local: not followed: tail: " in caplog.text)
+        finally:
+            await asyncio.to_thread(machine.start)
+        await idle.until_next_step()
+        assert caplog.text.count("local: not followed: ") == 1
 
 
 @pytest.mark.slow("kills and freezes worker processes many times while the chain grows")
