@@ -1,7 +1,8 @@
 """Follow heads by workers of the queue: one worker follows each chain, others index older ranges.
 
 The one that has the lock `<chain>.follow` follows. It takes the chain's lock for each step, as a job does for each
-commit. If it ends or is frozen, another worker gets the lock.
+commit. If it ends or is frozen, another worker gets the lock. A worker that was frozen notices that in its next step,
+before it reads the chain.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ class QueueFollower:
             log.error("%s: halted: %s", chain.key, error)
             await system.environment.clock.sleep(RECOVER_AFTER_S)  # a node that is wrong for a moment deletes nothing
             async with self.locked(chain.key):
+                system.tail.check_locks(chain.key)
                 first = await recover_reorg(chain, system.lake, system.tail)
             if first is not None:
                 log.warning("%s: its final past changed; blocks from %s on are deleted", chain.key, first)
@@ -122,11 +124,13 @@ class QueueFollower:
         """Hold the chain's lock during the block, after finishing commits of dead processes. Log new problems.
 
         Raises:
-            Locked: The chain's lock was not free for long, or the store is away.
+            Locked: The chain's lock was not free for long, the store is away, or this process was frozen, and another
+                one may follow the chain.
         """
         system = self.system
         self.warn(chain.key, status.problem or None)
         async with self.locked(chain.key):
+            system.tail.check_locks(chain.key)
             self.warn(f"{chain.key}: not followed", None)
             if open_batches(system.tail, chain):
                 progress = Progress(system.environment.clock, 0)

@@ -20,6 +20,7 @@ from chainfolio.storage.decoded_rows import DecodedRows
 from chainfolio.storage.endpoint_tables import EndpointTables
 from chainfolio.storage.price_tables import PriceTables
 from chainfolio.storage.tail_database import Rows, TailDatabase, Transaction
+from chainfolio.storage.tail_locks import TailLocks
 from chainfolio.storage.tail_sqlite import IN_MEMORY, SqliteTail
 
 __all__ = ("EVERYTHING", "IN_MEMORY", "POSTGRES", "Batch", "Tail", "TailBlock")
@@ -56,7 +57,7 @@ class Batch:
     worker_process: int = 0
 
 
-class Tail(AccountTables, EndpointTables, PriceTables):
+class Tail(TailLocks, AccountTables, EndpointTables, PriceTables):
     """The tail of all chains, in one database. Safe to use from several threads.
 
     Attributes:
@@ -77,29 +78,6 @@ class Tail(AccountTables, EndpointTables, PriceTables):
     def close(self) -> None:
         """Close the database."""
         self._database.close()
-
-    def lock(self, chain: str) -> AbstractContextManager[None]:
-        """Lock a chain for writing, in this process only.
-
-        Raises:
-            Locked: Another process has the lock; the message names it.
-        """
-        assert chain.replace("-", "").replace("_", "").isalnum(), f"not the key of a chain: {chain!r}"
-        return self.hold(chain, f"chain {chain}")
-
-    def hold(self, name: str, subject: str, *, store: str = "tail", wait: bool = False) -> AbstractContextManager[None]:
-        """Hold a lock among all processes that use this tail, during the block.
-
-        Args:
-            name: The key of a chain, or `<chain>.<part>`.
-            subject: What is locked, for errors.
-            store: The store that the lock protects, for errors.
-            wait: Wait for the lock instead of raising Locked.
-
-        Raises:
-            Locked: Another process has the lock; the message names it.
-        """
-        return self._database.hold(name, subject, store=store, wait=wait)
 
     # --- unfinalised blocks ------------------------------------------------------------------------------------------
 

@@ -61,5 +61,8 @@ class TailDatabase(Protocol):
             Locked: Another process has the lock; the message names the process.
         """
 
+    def check_locks(self, chain: str) -> None:
+        """Raise Locked if this process lost a lock of a chain that it holds; see `TailLocks.check_locks`."""
+
     def close(self) -> None:
         """Close the connection."""

@@ -122,7 +122,7 @@ class PostgresTail:
             connection = self._begun()
             self._is_writing = True
             try:
-                self._check_locks(chain)
+                self._check_lost(chain)
                 with self._timeout.limit(connection):
                     yield _Transaction(connection)
                     if connection.execute("COMMIT").statusmessage != "COMMIT":
@@ -148,7 +148,7 @@ class PostgresTail:
                     raise
         raise AssertionError("the second attempt returns or raises")
 
-    def _check_locks(self, chain: str) -> None:
+    def _check_lost(self, chain: str) -> None:
         """Raise Locked if this process held a lock of the chain, and another one may have had it since."""
         lost = sorted(name for name in self._lost if chain and name.partition(".")[0] == chain)
         if lost:
@@ -168,6 +168,7 @@ class PostgresTail:
 
         Raises:
             Locked: Another process has it, and `wait` is False. If that one is frozen, a later attempt gets the lock.
+            Locked: The database is away or busy.
         """
         while self._is_held(name, subject) or not self._take(name):
             if not wait:
@@ -178,6 +179,12 @@ class PostgresTail:
             yield
         finally:
             self._release(name)
+
+    def check_locks(self, chain: str) -> None:
+        """Raise Locked if a lock of a chain that this process holds was lost, or if the database is away."""
+        self.read("SELECT 1")  # a broken connection is replaced, which shows what is lost
+        with self._lock:
+            self._check_lost(chain)
 
     def _take(self, name: str) -> bool:
         """Take a lock and count it in `holders`. Return False if a process has it already, also this one."""

@@ -56,6 +56,9 @@ class SqliteTail:
         """Lock the file `locks/<name>.lock` next to the tail for the duration of the block."""
         return lock_file(self.path.parent / "locks" / f"{name}.lock", store=store, subject=subject, wait=wait)
 
+    def check_locks(self, chain: str) -> None:
+        """Do nothing: the system keeps the locks of files as long as their process lives."""
+
     def close(self) -> None:
         """Close the file."""
         with self._lock:

@@ -8,15 +8,17 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from chainfolio.blocks import Span, Spans
+from chainfolio.blocks import Block, Span, Spans
+from chainfolio.errors import Locked
 from chainfolio.indexer import arrow_ipc, queue_follower, queue_worker
 from chainfolio.indexer.follow import Follower
 from chainfolio.indexer.job_queue import opened
@@ -27,6 +29,8 @@ from chainfolio.localchain.evm import tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import trade
 from chainfolio.settings_file import load
+from chainfolio.storage import tail_postgres
+from chainfolio.storage.tail import Tail, TailBlock
 from chainfolio.tables import TABLES
 from tests.chains.index import FETCHED
 from tests.conftest import PROFILE
@@ -234,6 +238,35 @@ def offline(machine: Server, tmp_path: Path) -> Path:
     chain = f'[chains.{KEY}]\nrpc = ["http://127.0.0.1:9"]\ndatasets = ["blocks"]\n'
     file.write_text(f'data = "d"\n[tail]\nurl = "{machine.new_database("offline")}"\n{chain}')
     return file
+
+
+def take_the_lock_of_a_frozen_process(stack: ExitStack, tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the lock of the worker of this process, whose loop does not run meanwhile."""
+    with monkeypatch.context() as patch:
+        patch.setattr(tail_postgres, "FROZEN_S", 0)
+        end_s = time.monotonic() + LIMIT_S
+        while time.monotonic() < end_s:
+            with suppress(Locked):
+                stack.enter_context(tail.hold(f"{KEY}.follow", "the head"))
+                return
+    raise AssertionError("the lock was not free")
+
+
+async def test_a_worker_that_was_frozen_leaves_the_chain_to_the_one_that_took_it(
+    offline: Path, idle: IdleFollower, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with system(offline) as second, worker(offline, second.settings.tail_url):
+        await idle.until_next_step()
+        with ExitStack() as stack:
+            take_the_lock_of_a_frozen_process(stack, second.tail, monkeypatch)
+            count = idle.steps
+            await until(
+                lambda: "not followed: tail: the lock local.follow was lost" in caplog.text or idle.steps > count
+            )
+            assert idle.steps == count, "it reads the chain no more"
+            with second.tail.lock(KEY):
+                second.tail.put(KEY, [TailBlock(Block(1, "0x1", "0x0", 1), {})], datasets=["blocks"])
+        await idle.until_next_step()
 
 
 async def test_a_follower_that_waits_for_its_store_says_why_once(
