@@ -1,4 +1,4 @@
-"""An execution chain and its beacon chain, both real nodes: block n of the one is carried by the block of slot n of the
+"""An execution chain and its beacon chain, both real nodes: block n of the first is in slot n of the
 other."""
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ class Both:
 
     def validator(self, slot: int | str, index: int) -> dict[str, Any]:
         """A validator as the node tells it after a slot."""
-        found: dict[str, Any] = self.beacon.call(f"/eth/v1/beacon/states/{slot}/validators/{index}")["data"]
-        return found
+        state: dict[str, Any] = self.beacon.call(f"/eth/v1/beacon/states/{slot}/validators/{index}")["data"]
+        return state
 
-    def settings(self, folder: Path, more: str = "", *, beacon: bool = True) -> Path:
+    def settings(self, folder: Path, extra: str = "", *, beacon: bool = True) -> Path:
         """A file of settings for both."""
         config = folder / "chainfolio.toml"
-        own = f'[chains.own]\nadapter = "beacon"\nrpc = ["{self.beacon.url}"]\nexecution = "local"\n{more}'
+        beacon_toml = f'[chains.own]\nadapter = "beacon"\nrpc = ["{self.beacon.url}"]\nexecution = "local"\n{extra}'
         config.write_text(
-            f'data = "{folder}/data"\n[chains.local]\nrpc = ["{self.execution.url}"]\n{own if beacon else ""}'
+            f'data = "{folder}/data"\n[chains.local]\nrpc = ["{self.execution.url}"]\n{beacon_toml if beacon else ""}'
         )
         return config
 

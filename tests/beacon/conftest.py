@@ -1,4 +1,4 @@
-"""A beacon chain that runs here, with a history in which everything happens that can happen to a validator."""
+"""A beacon chain that runs here, with a history of every event that can happen to a validator."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def started(**options: object) -> BeaconRuntime:
 
 def chain_at(*urls: str, key: str = "own", **settings: object) -> BeaconChain:
     """The adapter at some nodes."""
-    made = BeaconSettings(adapter="beacon", rpc=list(urls), **settings)  # type: ignore[arg-type]
-    return build(key, made, Environment(), configs=CONFIGS)
+    chain_settings = BeaconSettings(adapter="beacon", rpc=list(urls), **settings)  # type: ignore[arg-type]
+    return build(key, chain_settings, Environment(), configs=CONFIGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Lived:
 
 
 def live(node: BeaconRuntime, fork: str) -> None:
-    """Missed slots, validators that are offline for a while, an exit, a slashing and what only Electra has, up to the
+    """Make missed slots, offline validators, an exit, a slashing and what only Electra has, up to the
     penalty that who was slashed pays half-way through its stay."""
     node.advance(32, miss=[13, 14])
     node.do("offline", validators=list(OFFLINE))
@@ -88,7 +88,7 @@ def lived(request: pytest.FixtureRequest) -> Iterator[Lived]:
 
 
 @dataclass(frozen=True)
-class Indexed:
+class IndexedBeacon:
     """A chain, the settings of its index, and the rows that the index has."""
 
     lived: Lived
@@ -103,7 +103,7 @@ class Indexed:
 
 
 @pytest.fixture(scope="session")
-def indexed(lived: Lived, tmp_path_factory: pytest.TempPathFactory) -> Indexed:
+def indexed(lived: Lived, tmp_path_factory: pytest.TempPathFactory) -> IndexedBeacon:
     folder = tmp_path_factory.mktemp("beacon")
     config = folder / "chainfolio.toml"
     config.write_text(f'[chains.own]\nadapter = "beacon"\nrpc = ["{lived.node.url}"]\n')
@@ -111,11 +111,11 @@ def indexed(lived: Lived, tmp_path_factory: pytest.TempPathFactory) -> Indexed:
     settings = load(config)
     system = System(settings)
     rows = {table.name: stored(system, table) for table in BEACON}
-    return Indexed(lived, config, settings, rows)
+    return IndexedBeacon(lived, config, settings, rows)
 
 
 def stored(system: System, table: Table, key: str = "own") -> list[dict[str, Any]]:
-    """All rows of a table, of the lake and of the tail."""
+    """Return all rows of a table, of the lake and of the tail."""
     import polars as pl
 
     parts = [in_tail(system.tail, key, table)]

@@ -76,7 +76,7 @@ class Altered:
         return self._changed(url, await self._way.post(source, url, body, timeout_s))
 
     async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> HttpResponse:
-        """Nothing: it speaks JSON alone."""
+        """Stream nothing: the node speaks JSON alone."""
         return HttpResponse(406, None, b"{}")
 
     def _changed(self, url: str, posted: HttpResponse) -> HttpResponse:
@@ -84,8 +84,8 @@ class Altered:
             return posted
         posted.give_back()
         path = re.sub(r"https?://[^/]+", "", url)
-        status, found = self._alter(path, posted.status, json.loads(posted.body))
-        return HttpResponse(status, None, json.dumps(found).encode())
+        status, document = self._alter(path, posted.status, json.loads(posted.body))
+        return HttpResponse(status, None, json.dumps(document).encode())
 
     async def close(self) -> None:
         """Let go."""
@@ -109,8 +109,8 @@ class Wrong:
 
     chain: BeaconChain
 
-    async def refused(self, kind: type[ChainfolioError], last: int = 40) -> str:
-        """What collecting says."""
+    async def error_message(self, kind: type[ChainfolioError], last: int = 40) -> str:
+        """Return the message of the error that collecting raises."""
         with pytest.raises(kind) as caught:
             await self.chain.collect(Span(0, last), self.chain.default_datasets)
         await self.chain.close()
@@ -119,111 +119,115 @@ class Wrong:
 
 def wrong(node: BeaconRuntime, alter: Alter, *more: str, **settings: Any) -> Wrong:
     """A chain whose node says what `alter` makes of it."""
-    made = BeaconSettings(adapter="beacon", rpc=[node.url, *more], **settings)
-    return Wrong(build("own", made, Environment(clock=Patient()), configs=CONFIGS, transport=Altered(alter)))
+    chain_settings = BeaconSettings(adapter="beacon", rpc=[node.url, *more], **settings)
+    return Wrong(build("own", chain_settings, Environment(clock=Patient()), configs=CONFIGS, transport=Altered(alter)))
 
 
-def same(path: str, status: int, found: Any) -> tuple[int, Any]:
-    return status, found
+def unchanged(path: str, status: int, document: Any) -> tuple[int, Any]:
+    return status, document
 
 
 async def test_a_missed_slot_has_no_block_and_no_row(node: BeaconRuntime) -> None:
-    chain = wrong(node, same).chain
+    chain = wrong(node, unchanged).chain
     with pytest.raises(NoBlock):
         await chain.block(MISSED)
     with pytest.raises(NodeBehind):
         await chain.block(65)
-    found = await chain.collect(Span(MISSED, MISSED), (*chain.default_datasets, "blocks"))
-    assert found.last is None
-    assert all(len(rows) == 0 for rows in found.tables.values())
+    result = await chain.collect(Span(MISSED, MISSED), (*chain.default_datasets, "blocks"))
+    assert result.last is None
+    assert all(len(rows) == 0 for rows in result.tables.values())
     assert [block.height for block in await chain.blocks([12, 13, 14])] == [12, 14]
     await chain.close()
 
 
 async def test_a_node_that_lost_a_block_does_not_pass_for_one_that_missed_it(node: BeaconRuntime) -> None:
-    def lose(path: str, status: int, found: Any) -> tuple[int, Any]:
-        return (404, {"code": 404, "message": "gone"}) if path.endswith("/blocks/20") else (status, found)
+    def lose(path: str, status: int, document: Any) -> tuple[int, Any]:
+        return (404, {"code": 404, "message": "gone"}) if path.endswith("/blocks/20") else (status, document)
 
-    assert "some are missing" in await wrong(node, lose).refused(Unavailable)
+    assert "some are missing" in await wrong(node, lose).error_message(Unavailable)
 
 
 @pytest.mark.parametrize("after", [0, 1])
 async def test_a_block_that_leaves_the_chain_while_it_is_read_is_read_again_later(
     node: BeaconRuntime, after: int
 ) -> None:
-    """As by a reorganisation after which its slot has no block: between its body and its header, and after both."""
-    asked = Counter[str]()
+    """Drop its slot's block, as by a reorganisation: between its body and its header, and after both."""
+    request_counts = Counter[str]()
 
-    def leave(path: str, status: int, found: Any) -> tuple[int, Any]:
-        asked[path] += 1
-        has_left = path.endswith("/headers/60") and asked[path] > after
-        return (404, {"code": 404, "message": "missed"}) if has_left else (status, found)
+    def leave(path: str, status: int, document: Any) -> tuple[int, Any]:
+        request_counts[path] += 1
+        has_left = path.endswith("/headers/60") and request_counts[path] > after
+        return (404, {"code": 404, "message": "missed"}) if has_left else (status, document)
 
-    said = await wrong(node, leave).refused(Unavailable, last=60)
-    assert "the chain changed while it was read" in said
+    message = await wrong(node, leave).error_message(Unavailable, last=60)
+    assert "the chain changed while it was read" in message
 
 
 async def test_an_optimistic_answer_is_not_believed_yet(node: BeaconRuntime) -> None:
-    def optimistic(path: str, status: int, found: Any) -> tuple[int, Any]:
-        return status, {**found, "execution_optimistic": True} if "/blocks/" in path else found
+    def optimistic(path: str, status: int, document: Any) -> tuple[int, Any]:
+        return status, {**document, "execution_optimistic": True} if "/blocks/" in path else document
 
-    assert "optimistic" in await wrong(node, optimistic).refused(Unavailable)
+    assert "optimistic" in await wrong(node, optimistic).error_message(Unavailable)
 
 
 async def test_a_final_slot_that_a_node_calls_unfinalised_is_not_stored(node: BeaconRuntime) -> None:
-    def unsure(path: str, status: int, found: Any) -> tuple[int, Any]:
-        return status, {**found, "finalized": False} if re.search(r"/headers/\d+$", path) else found
+    def unsure(path: str, status: int, document: Any) -> tuple[int, Any]:
+        return status, {**document, "finalized": False} if re.search(r"/headers/\d+$", path) else document
 
-    assert "not final any more" in await wrong(node, unsure).refused(Unavailable)
+    assert "not final any more" in await wrong(node, unsure).error_message(Unavailable)
 
 
 async def test_a_pruned_state_is_said_to_be_gone_and_is_never_zero(node: BeaconRuntime) -> None:
-    def pruned(path: str, status: int, found: Any) -> tuple[int, Any]:
-        return (404, {"message": "State not found"}) if re.search(r"/states/\d+/validators", path) else (status, found)
+    def pruned(path: str, status: int, document: Any) -> tuple[int, Any]:
+        return (
+            (404, {"message": "State not found"}) if re.search(r"/states/\d+/validators", path) else (status, document)
+        )
 
-    assert "no state at block" in await wrong(node, pruned).refused(HistoryUnavailable)
+    assert "no state at block" in await wrong(node, pruned).error_message(HistoryUnavailable)
 
 
 async def test_numbers_may_be_written_as_numbers_and_rows_stay_the_same(node: BeaconRuntime) -> None:
-    def bare(found: Any) -> Any:
-        if isinstance(found, dict):
-            return {name: bare(value) for name, value in found.items()}
-        if isinstance(found, list):
-            return [bare(value) for value in found]
-        return int(found) if isinstance(found, str) and found.lstrip("-").isdecimal() else found
+    def bare(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: bare(value) for name, value in value.items()}
+        if isinstance(value, list):
+            return [bare(value) for value in value]
+        return int(value) if isinstance(value, str) and value.lstrip("-").isdecimal() else value
 
-    def unquoted(path: str, status: int, found: Any) -> tuple[int, Any]:
-        return status, found if path.endswith("/spec") else bare(found)
+    def unquoted(path: str, status: int, document: Any) -> tuple[int, Any]:
+        return status, document if path.endswith("/spec") else bare(document)
 
-    plain, other = wrong(node, same).chain, wrong(node, unquoted).chain
-    one, two = [await chain.collect(Span(0, 40), chain.default_datasets) for chain in (plain, other)]
-    assert one.tables == two.tables
-    assert len(one.tables["validator_rewards"]) == 64 * 3
+    plain, unquoted_chain = wrong(node, unchanged).chain, wrong(node, unquoted).chain
+    quoted_rows, unquoted_rows = [
+        await chain.collect(Span(0, 40), chain.default_datasets) for chain in (plain, unquoted_chain)
+    ]
+    assert quoted_rows.tables == unquoted_rows.tables
+    assert len(quoted_rows.tables["validator_rewards"]) == 64 * 3
     await plain.close()
-    await other.close()
+    await unquoted_chain.close()
 
 
 async def test_a_node_that_takes_no_posted_list_is_asked_by_the_address(node: BeaconRuntime) -> None:
-    def old(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def old(path: str, status: int, document: Any) -> tuple[int, Any]:
         posted = path.endswith(("/validators", "/validator_balances"))
-        return (404, {"message": "Route POST not found"}) if posted else (status, found)
+        return (404, {"message": "Route POST not found"}) if posted else (status, document)
 
-    plain, other = wrong(node, same).chain, wrong(node, old).chain
-    one, two = [await chain.collect(Span(0, 24), chain.default_datasets) for chain in (plain, other)]
-    assert one.tables == two.tables
-    assert (await other.validator(7)).index == 7
+    plain, old_chain = wrong(node, unchanged).chain, wrong(node, old).chain
+    posted_rows, get_rows = [await chain.collect(Span(0, 24), chain.default_datasets) for chain in (plain, old_chain)]
+    assert posted_rows.tables == get_rows.tables
+    assert (await old_chain.validator(7)).index == 7
     await plain.close()
-    await other.close()
+    await old_chain.close()
 
 
 @pytest.mark.parametrize("bad", ["-1", "1.5", "0x10", "", " 1", None, True, [], "9" * 40])
 async def test_what_is_no_number_is_refused(node: BeaconRuntime, bad: Any) -> None:
-    def spoil(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def spoil(path: str, status: int, document: Any) -> tuple[int, Any]:
         if "/validators" in path:
-            found["data"][0]["balance"] = bad
-        return status, found
+            document["data"][0]["balance"] = bad
+        return status, document
 
-    assert "wrong shape" in await wrong(node, spoil).refused(BadAnswer)
+    assert "wrong shape" in await wrong(node, spoil).error_message(BadAnswer)
 
 
 @pytest.mark.parametrize("bad", ["0x" + "zz" * 48, "00" * 49, "0x" + "é" * 96, "0x" + "0 " * 48])
@@ -238,45 +242,45 @@ async def test_a_registry_with_a_gap_is_refused_and_one_read_again_is_the_same(
 ) -> None:
     monkeypatch.setattr("chainfolio.adapters.beacon.registry.PAGE_SIZE", 16)
 
-    def leave_out(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def leave_out(path: str, status: int, document: Any) -> tuple[int, Any]:
         if "/states/16/validators" in path:
-            found["data"] = [each for each in found["data"] if each["index"] != "5"]
-        return status, found
+            document["data"] = [each for each in document["data"] if each["index"] != "5"]
+        return status, document
 
     chain = wrong(node, leave_out).chain
     registry, spec = Registry(chain.nodes), await chain.spec()
-    first, again = await registry.validators(15, spec), await registry.validators(17, spec)
+    first, second = await registry.validators(15, spec), await registry.validators(17, spec)
     assert len(set(map(bytes, first.pubkey))) == 64
-    assert again.pubkey.tolist() == (await Registry(chain.nodes).validators(17, spec)).pubkey.tolist()
-    assert (len(first), again.pubkey is first.pubkey, again.balance is first.balance) == (64, True, False)
+    assert second.pubkey.tolist() == (await Registry(chain.nodes).validators(17, spec)).pubkey.tolist()
+    assert (len(first), second.pubkey is first.pubkey, second.balance is first.balance) == (64, True, False)
     with pytest.raises(BadAnswer, match="some are left out"):
         await registry.validators(16, spec)
     await chain.close()
 
 
 async def test_a_validator_that_a_node_leaves_out_of_the_rewards_is_missed(node: BeaconRuntime) -> None:
-    def leave_out(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def leave_out(path: str, status: int, document: Any) -> tuple[int, Any]:
         if "/rewards/attestations/" in path:
-            found["data"]["total_rewards"] = found["data"]["total_rewards"][1:]
-        return status, found
+            document["data"]["total_rewards"] = document["data"]["total_rewards"][1:]
+        return status, document
 
-    assert "no rewards of validator 0" in await wrong(node, leave_out).refused(BadAnswer)
+    assert "no rewards of validator 0" in await wrong(node, leave_out).error_message(BadAnswer)
 
 
 async def test_the_reward_of_a_block_is_its_proposers_and_the_sum_of_its_parts(node: BeaconRuntime) -> None:
-    def other(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def other_total(path: str, status: int, document: Any) -> tuple[int, Any]:
         if "/rewards/blocks/" in path:
-            found["data"]["total"] = "1"
-        return status, found
+            document["data"]["total"] = "1"
+        return status, document
 
-    assert "is not its proposer" in await wrong(node, other).refused(BadAnswer)
+    assert "is not its proposer" in await wrong(node, other_total).error_message(BadAnswer)
 
 
 async def test_a_reward_that_no_balance_bears_out_stands_as_unexplained(node: BeaconRuntime) -> None:
-    def invent(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def invent(path: str, status: int, document: Any) -> tuple[int, Any]:
         if path.endswith("/rewards/blocks/9"):
-            found["data"] |= {name: str(int(found["data"][name]) + 1000) for name in ("total", "attestations")}
-        return status, found
+            document["data"] |= {name: str(int(document["data"][name]) + 1000) for name in ("total", "attestations")}
+        return status, document
 
     chain = wrong(node, invent).chain
     rows = (await chain.collect(Span(0, 40), chain.default_datasets)).tables["validator_rewards"].to_pylist()
@@ -287,15 +291,15 @@ async def test_a_reward_that_no_balance_bears_out_stands_as_unexplained(node: Be
 async def test_where_balances_do_not_bear_out_what_a_seat_is_worth_each_block_is_asked_about(
     node: BeaconRuntime,
 ) -> None:
-    asked, path = set[int](), "/eth/v1/beacon/rewards/sync_committee"
-    first = 8  # of epoch 1, whose other blocks are told right
+    requested_slots, path = set[int](), "/eth/v1/beacon/rewards/sync_committee"
+    first = 8  # of epoch 1, whose other blocks have the right rewards
 
-    def invent(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def invent(path: str, status: int, document: Any) -> tuple[int, Any]:
         if "/rewards/sync_committee/" in path:
-            asked.add(slot := int(path.rpartition("/")[2]))
+            requested_slots.add(slot := int(path.rpartition("/")[2]))
             if slot == first:
-                found["data"] = [each | {"reward": str(3 * int(each["reward"]))} for each in found["data"]]
-        return status, found
+                document["data"] = [each | {"reward": str(3 * int(each["reward"]))} for each in document["data"]]
+        return status, document
 
     chain = wrong(node, invent).chain
     rows = (await chain.collect(Span(0, 40), chain.default_datasets)).tables["validator_rewards"].to_pylist()
@@ -306,42 +310,42 @@ async def test_where_balances_do_not_bear_out_what_a_seat_is_worth_each_block_is
     wrongly = {str(each["validator"]): -each["unexplained"] // 2 for each in rows if each["unexplained"]}
     assert wrongly == {index: reward for index, reward in honest.items() if reward}
     assert {each["epoch"] for each in rows if each["unexplained"]} == {1}
-    assert {slot for slot in asked if 8 <= slot < 16} == set(range(8, 16)) - {MISSED}
-    assert all(sum(slot // 8 == epoch for slot in asked) == 1 for epoch in (0, 2, 3))
+    assert {slot for slot in requested_slots if 8 <= slot < 16} == set(range(8, 16)) - {MISSED}
+    assert all(sum(slot // 8 == epoch for slot in requested_slots) == 1 for epoch in (0, 2, 3))
 
 
 @pytest.mark.parametrize("bits", ["0xabc", "0xzz", "ab", ["0xab"]])
 async def test_bits_that_are_no_bytes_are_refused(node: BeaconRuntime, bits: Any) -> None:
-    def spoil(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def spoil(path: str, status: int, document: Any) -> tuple[int, Any]:
         if path.endswith("/beacon/blocks/9"):
-            found["data"]["message"]["body"]["sync_aggregate"]["sync_committee_bits"] = bits
-        return status, found
+            document["data"]["message"]["body"]["sync_aggregate"]["sync_committee_bits"] = bits
+        return status, document
 
-    assert "of the wrong shape" in await wrong(node, spoil).refused(BadAnswer)
+    assert "of the wrong shape" in await wrong(node, spoil).error_message(BadAnswer)
 
 
 async def test_a_fork_that_is_not_known_stops_the_index_and_says_so(node: BeaconRuntime) -> None:
-    def later(path: str, status: int, found: Any) -> tuple[int, Any]:
-        return status, {**found, "version": "gloas"} if "/blocks/" in path else found
+    def later(path: str, status: int, document: Any) -> tuple[int, Any]:
+        return status, {**document, "version": "gloas"} if "/blocks/" in path else document
 
-    assert "`gloas`" in await wrong(node, later).refused(UnsupportedMethod)
+    assert "`gloas`" in await wrong(node, later).error_message(UnsupportedMethod)
 
-    def begun(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def started_fork(path: str, status: int, document: Any) -> tuple[int, Any]:
         if path.endswith("/spec"):
-            found["data"]["GLOAS_FORK_EPOCH"] = "1"
-        return status, found
+            document["data"]["GLOAS_FORK_EPOCH"] = "1"
+        return status, document
 
-    assert "`gloas`" in await wrong(node, begun).refused(UnsupportedMethod)
+    assert "`gloas`" in await wrong(node, started_fork).error_message(UnsupportedMethod)
 
 
 async def test_a_block_of_another_slot_and_a_chain_that_does_not_follow_are_refused(node: BeaconRuntime) -> None:
-    def shifted(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def shifted(path: str, status: int, document: Any) -> tuple[int, Any]:
         if path.endswith("/blocks/20"):
-            found["data"]["message"]["slot"] = "21"
-        return status, found
+            document["data"]["message"]["slot"] = "21"
+        return status, document
 
-    assert "in the place of 20" in await wrong(node, shifted).refused(BadAnswer)
-    chain = wrong(node, same).chain
+    assert "in the place of 20" in await wrong(node, shifted).error_message(BadAnswer)
+    chain = wrong(node, unchanged).chain
     await chain.heads()
     before = await chain.block(12)
     with pytest.raises(Reorged):
@@ -350,13 +354,13 @@ async def test_a_block_of_another_slot_and_a_chain_that_does_not_follow_are_refu
 
 
 async def test_a_node_of_another_network_is_refused_by_its_genesis(node: BeaconRuntime) -> None:
-    def of_another_network(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def of_another_network(path: str, status: int, document: Any) -> tuple[int, Any]:
         if path.endswith("/genesis"):
-            found["data"]["genesis_validators_root"] = "0x" + "ab" * 32
-        return status, found
+            document["data"]["genesis_validators_root"] = "0x" + "ab" * 32
+        return status, document
 
-    made = BeaconSettings(adapter="beacon", rpc=[node.url])
-    chain = build("beacon", made, Environment(clock=Patient()), configs=CONFIGS)  # the facts of mainnet
+    chain_settings = BeaconSettings(adapter="beacon", rpc=[node.url])
+    chain = build("beacon", chain_settings, Environment(clock=Patient()), configs=CONFIGS)  # the facts of mainnet
     with pytest.raises(WrongChain):
         await chain.heads()
     (row,) = await chain.examine()
@@ -377,10 +381,10 @@ async def test_a_node_of_another_network_is_refused_by_its_genesis(node: BeaconR
 
 
 async def test_two_nodes_that_disagree_about_a_final_block_are_a_dispute(node: BeaconRuntime) -> None:
-    def other(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def other_root(path: str, status: int, document: Any) -> tuple[int, Any]:
         if re.search(r"/headers/\d+$", path) and status == 200:
-            found["data"]["root"] = "0x" + "cd" * 32
-        return status, found
+            document["data"]["root"] = "0x" + "cd" * 32
+        return status, document
 
     second = node.url.replace("127.0.0.1", "localhost")
     chain = build(
@@ -388,9 +392,9 @@ async def test_two_nodes_that_disagree_about_a_final_block_are_a_dispute(node: B
         BeaconSettings(adapter="beacon", rpc=[node.url, second]),
         Environment(clock=Patient()),
         configs=CONFIGS,
-        transport=Altered(other, only="localhost"),
+        transport=Altered(other_root, only="localhost"),
     )
-    assert "another final block at slot 40" in await Wrong(chain).refused(NoQuorum)
+    assert "another final block at slot 40" in await Wrong(chain).error_message(NoQuorum)
 
 
 @pytest.mark.parametrize(
@@ -407,45 +411,47 @@ async def test_two_nodes_that_disagree_about_a_final_block_are_a_dispute(node: B
 async def test_each_status_is_an_error_of_its_kind(
     node: BeaconRuntime, status: int, kind: type[ChainfolioError]
 ) -> None:
-    def refuse(path: str, before: int, found: Any) -> tuple[int, Any]:
-        return (status, {"message": "secret words"}) if "/blocks/" in path else (before, found)
+    def refuse(path: str, before: int, document: Any) -> tuple[int, Any]:
+        return (status, {"message": "secret words"}) if "/blocks/" in path else (before, document)
 
-    assert "secret" not in await wrong(node, refuse).refused(kind)
+    assert "secret" not in await wrong(node, refuse).error_message(kind)
 
 
 async def test_a_second_node_answers_what_the_first_one_has_no_more_or_does_not_serve(node: BeaconRuntime) -> None:
     for status in (404, 501):
 
-        def poor(path: str, before: int, found: Any, status: int = status) -> tuple[int, Any]:
+        def poor(path: str, before: int, document: Any, status: int = status) -> tuple[int, Any]:
             is_state = re.search(r"/states/[0-9]+/validators", path)
-            return (status, {"message": "no"}) if is_state or "/rewards/" in path else (before, found)
+            return (status, {"message": "no"}) if is_state or "/rewards/" in path else (before, document)
 
         second = node.url.replace("127.0.0.1", "localhost")
-        made = BeaconSettings(adapter="beacon", rpc=[node.url, second])
-        environment, way = Environment(clock=Patient()), Altered(poor, only="127.0.0.1")
-        poor_first = build("own", made, environment, configs=CONFIGS, transport=way)
-        whole = wrong(node, same).chain
-        one, two = [await chain.collect(Span(0, 40), chain.default_datasets) for chain in (poor_first, whole)]
-        assert one.tables == two.tables
-        assert len(one.tables["validator_rewards"]) == 64 * 3
-        first, other = poor_first.health()
-        assert first.errors == other.errors == {}, "a 404 is an answer and no fault"
+        chain_settings = BeaconSettings(adapter="beacon", rpc=[node.url, second])
+        environment, transport = Environment(clock=Patient()), Altered(poor, only="127.0.0.1")
+        poor_first = build("own", chain_settings, environment, configs=CONFIGS, transport=transport)
+        full_chain = wrong(node, unchanged).chain
+        poor_rows, full_rows = [
+            await chain.collect(Span(0, 40), chain.default_datasets) for chain in (poor_first, full_chain)
+        ]
+        assert poor_rows.tables == full_rows.tables
+        assert len(poor_rows.tables["validator_rewards"]) == 64 * 3
+        first, second_health = poor_first.health()
+        assert first.errors == second_health.errors == {}, "a 404 is an answer and no fault"
         await poor_first.close()
-        await whole.close()
+        await full_chain.close()
 
 
 async def test_a_node_that_comes_back_as_one_of_another_network_is_not_believed(node: BeaconRuntime) -> None:
     is_down = True
 
-    def of_another_network(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def of_another_network(path: str, status: int, document: Any) -> tuple[int, Any]:
         if path.endswith("/genesis"):
-            found["data"]["genesis_validators_root"] = "0x" + "ab" * 32
-        return (503, {}) if is_down else (status, found)
+            document["data"]["genesis_validators_root"] = "0x" + "ab" * 32
+        return (503, {}) if is_down else (status, document)
 
     second = node.url.replace("127.0.0.1", "localhost")
-    made = BeaconSettings(adapter="beacon", rpc=[second, node.url])
-    way = Altered(of_another_network, only="localhost")
-    chain = build("own", made, Environment(clock=Patient()), configs=CONFIGS, transport=way)
+    chain_settings = BeaconSettings(adapter="beacon", rpc=[second, node.url])
+    transport = Altered(of_another_network, only="localhost")
+    chain = build("own", chain_settings, Environment(clock=Patient()), configs=CONFIGS, transport=transport)
     assert (await chain.heads()).latest.height == 64
     is_down = False
     chain.nodes.endpoints[0].down_until_s = 0.0  # it is asked first again
@@ -455,24 +461,24 @@ async def test_a_node_that_comes_back_as_one_of_another_network_is_not_believed(
 
 
 async def test_a_second_node_answers_where_the_first_one_is_down(node: BeaconRuntime) -> None:
-    made = BeaconSettings(adapter="beacon", rpc=["http://127.0.0.1:1", node.url])
-    chain = build("own", made, Environment(clock=Patient()), configs=CONFIGS)
+    chain_settings = BeaconSettings(adapter="beacon", rpc=["http://127.0.0.1:1", node.url])
+    chain = build("own", chain_settings, Environment(clock=Patient()), configs=CONFIGS)
     assert (await chain.heads()).latest.height == 64
     await chain.close()
 
 
 async def test_a_validator_above_the_registry_is_not_found_whatever_the_node_calls_it(node: BeaconRuntime) -> None:
-    chain = wrong(node, same).chain
-    for which in (64, 2**62, "0x" + "ab" * 48):
+    chain = wrong(node, unchanged).chain
+    for validator in (64, 2**62, "0x" + "ab" * 48):
         with pytest.raises(NotFound):
-            await chain.validator(which)
+            await chain.validator(validator)
     await chain.close()
 
 
-@pytest.mark.parametrize("written", ["-1", "07", "0x12", "0x" + "g" * 96, "vitalik.eth", ""])
-def test_what_names_no_validator_is_refused_with_the_settings(written: str) -> None:
+@pytest.mark.parametrize("validator", ["-1", "07", "0x12", "0x" + "g" * 96, "vitalik.eth", ""])
+def test_what_names_no_validator_is_refused_with_the_settings(validator: str) -> None:
     with pytest.raises(BadSettings, match="no index, no public key"):
-        BeaconSettings(adapter="beacon", validators=[written]).check("chains.beacon")
+        BeaconSettings(adapter="beacon", validators=[validator]).check("chains.beacon")
 
 
 def test_an_upper_case_key_is_the_same_validator() -> None:

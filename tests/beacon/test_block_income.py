@@ -1,4 +1,4 @@
-"""What proposed blocks brought on the execution chain, beside the balances of those who got it, to the wei."""
+"""The income of proposed blocks on the execution chain equals the balances of its recipients, to the wei."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ BUSY = 24  # slots: three epochs
 
 @dataclass
 class Lived:
-    """The nodes, and by slot what its block brought, as balances say it, and whether somebody else built it."""
+    """The nodes, and by slot the income of its block, from balances, and whether a builder made it."""
 
     both: Both
     brought: dict[int, tuple[int, bool]]
 
     def by_proposer(self, epoch: int) -> dict[int, list[tuple[int, bool]]]:
-        """What those who proposed in an epoch got."""
-        found: dict[int, list[tuple[int, bool]]] = {}
+        """Return what the proposers of an epoch got."""
+        wei_by_proposer: dict[int, list[tuple[int, bool]]] = {}
         for slot in range(epoch * 8, epoch * 8 + 8):
             if slot in self.brought:
                 header = self.both.beacon.call(f"/eth/v1/beacon/headers/{slot}")["data"]["header"]["message"]
-                found.setdefault(int(header["proposer_index"]), []).append(self.brought[slot])
-        return found
+                wei_by_proposer.setdefault(int(header["proposer_index"]), []).append(self.brought[slot])
+        return wei_by_proposer
 
 
 def send(both: Both, sender: str, to: str, wei: int, tip: int) -> None:
@@ -72,8 +72,8 @@ def send(both: Both, sender: str, to: str, wei: int, tip: int) -> None:
     )
 
 
-def balance(both: Both, who: str, height: int) -> int:
-    return int(both.execution.rpc("eth_getBalance", who, hex(height)), 16)
+def balance(both: Both, address: str, height: int) -> int:
+    return int(both.execution.rpc("eth_getBalance", address, hex(height)), 16)
 
 
 def produce(both: Both, slot: int) -> tuple[int, bool]:
@@ -90,16 +90,16 @@ def produce(both: Both, slot: int) -> tuple[int, bool]:
         node.rpc("evm_setNextBlockTimestamp", GENESIS_TIME + slot * SLOT_S)
         node.mine()
     both.carried(collector)
-    who, height = (PAID if is_built else PROPOSER), node.height
-    return balance(both, who, height) - balance(both, who, height - 1), is_built
+    address, height = (PAID if is_built else PROPOSER), node.height
+    return balance(both, address, height) - balance(both, address, height - 1), is_built
 
 
 @pytest.fixture(scope="module")
 def lived() -> Iterator[Lived]:
     with running() as both:
-        for who in (BUILDER, STRANGER):
-            both.execution.rpc("anvil_setBalance", who, hex(1000 * ETHER))
-            both.execution.rpc("anvil_impersonateAccount", who)
+        for address in (BUILDER, STRANGER):
+            both.execution.rpc("anvil_setBalance", address, hex(1000 * ETHER))
+            both.execution.rpc("anvil_impersonateAccount", address)
         brought = {slot: produce(both, slot) for slot in range(1, BUSY)}
         both.advance(80 - BUSY)
         yield Lived(both, brought)
@@ -113,15 +113,15 @@ def config(lived: Lived, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rewards(config: Path, validator: int, epochs: range, granularity: Any = "epoch") -> list[ValidatorReward]:
-    async def asked() -> list[ValidatorReward]:
+    async def read_rewards() -> list[ValidatorReward]:
         system = System(load(config))
         try:
-            within = Range("epoch", epochs[0], epochs[-1], granularity)
-            return list((await records(system).rewards(validator, within, Window(0, 100))).rows)
+            epoch_range = Range("epoch", epochs[0], epochs[-1], granularity)
+            return list((await records(system).rewards(validator, epoch_range, Window(0, 100))).rows)
         finally:
             await system.close()
 
-    return asyncio.run(asked())
+    return asyncio.run(read_rewards())
 
 
 def test_a_block_brings_its_priority_fees_or_what_its_builder_paid(lived: Lived, config: Path) -> None:
@@ -150,12 +150,12 @@ def test_without_the_execution_chain_what_blocks_brought_is_not_known_and_never_
 ) -> None:
     (validator, _), *_ = lived.by_proposer(1).items()
     text = config.read_text()
-    for other in (
+    for config_text in (
         text.replace('execution = "local"', 'execution = "elsewhere"'),
         text.replace(lived.both.execution.url, "http://127.0.0.1:9"),
     ):
         unknown = tmp_path / "chainfolio.toml"
-        unknown.write_text(other)
+        unknown.write_text(config_text)
         (bucket,) = rewards(unknown, validator, range(1, 2))
         assert (bucket.execution_reward, bucket.mev_blocks) == ("N/A", None)
         idle = next(each for each in range(64) if each not in lived.by_proposer(1))
@@ -163,8 +163,8 @@ def test_without_the_execution_chain_what_blocks_brought_is_not_known_and_never_
         assert (bucket.execution_reward, bucket.mev_blocks) == ("0", 0)
 
 
-def told(config: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """What a command prints."""
+def command_output(config: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Return what a command prints."""
     capsys.readouterr()
     assert main([*words, "--config", str(config)]) == 0
     return capsys.readouterr().out
@@ -173,7 +173,7 @@ def told(config: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def by_sql(config: Path, capsys: pytest.CaptureFixture[str], validator: int) -> dict[int, tuple[int | None, ...]]:
     """`execution` and `mev` of the first epochs of a validator, from the tables alone."""
     query = f"SELECT * FROM validator_rewards_of({validator}) WHERE epoch < 3 ORDER BY epoch"
-    rows = json.loads(told(config, capsys, "sql", query, "--json"))
+    rows = json.loads(command_output(config, capsys, "sql", query, "--json"))
     assert [row["epoch"] for row in rows] == [0, 1, 2]
     return {
         row["epoch"]: tuple(None if row[name] is None else int(row[name]) for name in ("execution", "mev"))
@@ -184,39 +184,41 @@ def by_sql(config: Path, capsys: pytest.CaptureFixture[str], validator: int) -> 
 def test_rows_of_rewards_have_what_blocks_brought_where_the_execution_chain_is_indexed(
     lived: Lived, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = tmp_path / "chainfolio.toml"
-    whole.write_text(config.read_text().replace(str(config.parent), str(tmp_path)))
-    assert main(["index", "own", "--config", str(whole), "--json"]) == 0
+    full_config = tmp_path / "chainfolio.toml"
+    full_config.write_text(config.read_text().replace(str(config.parent), str(tmp_path)))
+    assert main(["index", "own", "--config", str(full_config), "--json"]) == 0
     blocks = {epoch: lived.by_proposer(epoch) for epoch in range(3)}
-    proposers = sorted({each for found in blocks.values() for each in found})[:6]
-    ways = {is_built for found in blocks.values() for each in proposers for _, is_built in found.get(each, [])}
-    assert ways == {True, False}
+    proposers = sorted({each for by_proposer in blocks.values() for each in by_proposer})[:6]
+    built_values = {
+        is_built for by_proposer in blocks.values() for each in proposers for _, is_built in by_proposer.get(each, [])
+    }
+    assert built_values == {True, False}
     for validator in proposers:
-        for epoch, found in by_sql(whole, capsys, validator).items():
-            assert found == ((None, None) if validator in blocks[epoch] else (0, 0)), "not indexed is not zero"
-    words = ["index", "local", "--datasets", "blocks,transactions", "--config", str(whole), "--json"]
-    assert main(words) == 0
+        for epoch, epoch_income in by_sql(full_config, capsys, validator).items():
+            assert epoch_income == ((None, None) if validator in blocks[epoch] else (0, 0)), "not indexed is not zero"
+    arguments = ["index", "local", "--datasets", "blocks,transactions", "--config", str(full_config), "--json"]
+    assert main(arguments) == 0
     for validator in proposers:
-        for epoch, found in by_sql(whole, capsys, validator).items():
-            own = blocks[epoch].get(validator, [])
-            fees, paid = (sum(wei for wei, is_built in own if is_built == built) for built in (False, True))
-            assert found == (fees, paid), (validator, epoch)
+        for epoch, epoch_income in by_sql(full_config, capsys, validator).items():
+            proposals = blocks[epoch].get(validator, [])
+            fees, payments = (sum(wei for wei, is_built in proposals if is_built == built) for built in (False, True))
+            assert epoch_income == (fees, payments), (validator, epoch)
 
 
 def test_the_command_tells_what_blocks_brought_in_documents_and_in_spreadsheets(
     lived: Lived, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (validator, blocks), *_ = lived.by_proposer(1).items()
-    words = ("validators", str(validator), "--by", "epoch")
-    (document,) = json.loads(told(config, capsys, *words, "--json"))
-    rows = list(csv.DictReader(io.StringIO(told(config, capsys, *words, "--csv"))))
+    arguments = ("validators", str(validator), "--by", "epoch")
+    (document,) = json.loads(command_output(config, capsys, *arguments, "--json"))
+    rows = list(csv.DictReader(io.StringIO(command_output(config, capsys, *arguments, "--csv"))))
     expected = (str(sum(wei for wei, _ in blocks)), sum(is_built for _, is_built in blocks))
     assert (document["rewards"][1]["executionReward"], document["rewards"][1]["mevBlocks"]) == expected
     assert (rows[1]["executionReward"], int(rows[1]["mevBlocks"])) == expected
     alone = tmp_path / "chainfolio.toml"
     alone.write_text(config.read_text().replace('execution = "local"', 'execution = "elsewhere"'))
-    (document,) = json.loads(told(alone, capsys, *words, "--json"))
-    rows = list(csv.DictReader(io.StringIO(told(alone, capsys, *words, "--csv"))))
+    (document,) = json.loads(command_output(alone, capsys, *arguments, "--json"))
+    rows = list(csv.DictReader(io.StringIO(command_output(alone, capsys, *arguments, "--csv"))))
     assert (document["rewards"][1]["executionReward"], document["rewards"][1]["mevBlocks"]) == ("N/A", None)
     assert (rows[1]["executionReward"], rows[1]["mevBlocks"]) == ("N/A", "")
 
@@ -237,7 +239,7 @@ async def test_a_block_that_the_node_lacks_is_asked_for_again_only_a_minute_late
     node, clock = lived.both.execution, FakeClock()
     chain = build("local", EvmSettings(rpc=[node.url]), Environment(clock=clock), configs=CONFIGS)
     read: list[int] = []
-    lacks = {8}  # the heights of which the node does not have the block yet
+    lacks = {8}  # the heights of the blocks that the node does not have yet
 
     async def collect(self: EvmChain, span: Span, datasets: Sequence[str]) -> SpanTables:
         read.append(span.first)
@@ -249,9 +251,9 @@ async def test_a_block_that_the_node_lacks_is_asked_for_again_only_a_minute_late
     monkeypatch.setattr(EvmChain, "collect", collect)
     income_of = BlockIncome(chain, clock)
     blocks = {str(node.block(height)["hash"]): height for height in (7, 8, 9)}
-    known = [block for block, height in blocks.items() if height != 8]
-    assert list(await income_of.of(blocks)) == known, "the block that is missing costs the others nothing"
-    assert list(await income_of.of(blocks)) == known
+    available = [block for block, height in blocks.items() if height != 8]
+    assert list(await income_of.of(blocks)) == available, "the block that is missing costs the others nothing"
+    assert list(await income_of.of(blocks)) == available
     assert read == [7, 8, 9], "no block is asked for again"
     lacks.clear()
     clock.now_s += RETRY_AFTER_S
@@ -305,8 +307,8 @@ def test_only_coins_that_the_fee_recipient_sends_last_are_a_payment(
     first = {"tx_index": 0, "sender": BUILDER, "recipient": PAID, "raw": raw(9), "status": 1, "gas_used": 21_000}
     payment = {**first, "tx_index": 1, "raw": raw(7), "gas_used": 21_000, "gas_price": raw(100), **last}
     block = {"miner": BUILDER, "base_fee": raw(100)}
-    found = income(block, [payment, {**first, "gas_price": raw(102)}])
-    assert (found.fees, found.payment, found.is_built) == (*expected, bool(expected[1]))
+    result = income(block, [payment, {**first, "gas_price": raw(102)}])
+    assert (result.fees, block_income.payment, block_income.is_built) == (*expected, bool(expected[1]))
     assert income(block, []) == income({**block, "base_fee": None}, [])
 
 
@@ -331,12 +333,12 @@ def of_rows(
         "transactions": [{"chain": "local", "height": 5, **each} for each in transactions],
     }
     with duckdb.connect() as database:
-        for name, found in rows.items():
-            table = pa.Table.from_pylist(found, TABLES[name].schema())
+        for name, table_rows in rows.items():
+            table = pa.Table.from_pylist(table_rows, TABLES[name].schema())
             database.register(f"{name}_found", table)
             raws = [each.name for each in TABLES[name].columns if each.type == "raw"]
-            shown = ", ".join(["*", *(f"{decimal_of(each)} AS {each}_dec" for each in raws)])
-            database.execute(f"CREATE VIEW {name} AS SELECT {shown} FROM {name}_found")
+            columns = ", ".join(["*", *(f"{decimal_of(each)} AS {each}_dec" for each in raws)])
+            database.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {name}_found")
         database.execute(VALIDATOR_REWARDS_OF)
         (found_row,) = database.execute("SELECT execution, mev FROM validator_rewards_of(7)").fetchall()
     return tuple(None if each is None else int(each) for each in found_row)  # type: ignore[return-value]
@@ -353,14 +355,14 @@ def test_the_tables_and_the_answers_know_the_same_payments(last: dict[str, Any],
 
 
 def test_tables_that_lack_something_know_no_income_and_a_block_in_two_chains_is_paid_once() -> None:
-    nothing: list[dict[str, Any]] = []
+    no_rows: list[dict[str, Any]] = []
     assert of_rows([BLOCK], PAIR[:1]) == (None, None), "a transaction is missing"
-    assert of_rows([BLOCK], nothing) == of_rows(nothing, PAIR) == of_rows(nothing, nothing) == (None, None)
+    assert of_rows([BLOCK], no_rows) == of_rows(no_rows, PAIR) == of_rows(no_rows, no_rows) == (None, None)
     assert of_rows([{**BLOCK, "hash": "0xc"}], PAIR) == (None, None), "another block stands there"
     assert of_rows([BLOCK], [PAIR[0], {**PAIR[1], "gas_price": b"\xff" * 32}]) == (None, None), "no decimal holds it"
     assert of_rows([BLOCK], [PAIR[0], {**PAIR[1], "raw": b"\xff" * 32}]) == (None, None)
     assert of_rows([BLOCK], PAIR, proposed=2) == (None, None), "a block is in no row of proposals"
-    assert of_rows([{**BLOCK, "tx_count": 0}], nothing) == of_rows(nothing, nothing, payload=None) == (0, 0)
-    again = [{**each, "chain": "twin"} for each in PAIR]
+    assert of_rows([{**BLOCK, "tx_count": 0}], no_rows) == of_rows(no_rows, no_rows, payload=None) == (0, 0)
+    twin_rows = [{**each, "chain": "twin"} for each in PAIR]
     twin = {**BLOCK, "chain": "twin"}
-    assert of_rows([BLOCK, twin], [*PAIR, *again]) == of_rows([BLOCK, twin], [*PAIR, *again[:1]]) == (0, 7)
+    assert of_rows([BLOCK, twin], [*PAIR, *twin_rows]) == of_rows([BLOCK, twin], [*PAIR, *twin_rows[:1]]) == (0, 7)

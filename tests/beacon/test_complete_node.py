@@ -1,5 +1,5 @@
-"""A complete node with its validators, by the clock: its blocks are followed by its own announcements until they are
-final. It has to be compiled, so it runs only where somebody installed it:
+"""A complete node with its validators, by the clock: its blocks are followed by its own announcements
+until they are final. It has to be compiled, so it runs only where it is installed:
 `python -m chainfolio.localchain.lodestar.node`."""
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FINAL, PATIENCE_S = 16, 240.0  # a slot: two epochs
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[Lodestar]:
-    where = installed()
-    if where is None:
+    installation = installed()
+    if installation is None:
         pytest.skip("the complete beacon node is not installed: python -m chainfolio.localchain.lodestar.node")
-    with Lodestar(where) as running:
+    with Lodestar(installation) as running:
         yield running
 
 
@@ -66,9 +66,9 @@ async def test_a_complete_node_is_followed_by_its_announcements_until_its_blocks
     rows = {each["height"]: each for each in stored(system, BLOCKS)}
     proposers = {each["height"]: each["validator"] for each in stored(system, PROPOSALS)}
     for slot in range(1, final + 1):
-        told = await asyncio.to_thread(block_at, node, slot)
+        header = await asyncio.to_thread(block_at, node, slot)
         row = rows.get(slot)
-        assert told == (row and {"hash": row["hash"], "parent": row["parent"], "proposer": proposers[slot]}), slot
+        assert header == (row and {"hash": row["hash"], "parent": row["parent"], "proposer": proposers[slot]}), slot
     assert len(proposers) > FINAL // 2
     assert set(proposers.values()) <= set(range(VALIDATORS))
     # This release tells no rewards. It keeps few states to compute them from, and swaps slot and index of committees.

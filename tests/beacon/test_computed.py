@@ -1,4 +1,4 @@
-"""Where no node says rewards, they are computed from duties: the rows are those of the node that says them."""
+"""If no node says rewards, they are computed from duties: the rows are those of the node that says them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 from chainfolio.localchain.beacon import BeaconRuntime
 from tests.beacon.conftest import ETH
-from tests.beacon.test_bad_input import same, wrong
+from tests.beacon.test_bad_input import unchanged, wrong
 from tests.beacon.test_forks import check_every_balance, running
 
 pytestmark = pytest.mark.node
@@ -22,20 +22,20 @@ FORKS = [*(pytest.param(fork, marks=EARLIER) for fork in ("capella", "deneb", "e
 ROUNDED = ("source", "target", "head")  # the node that is compared rounds each of them, and the balance corrects it
 
 
-def untold(path: str, status: int, found: Any) -> tuple[int, Any]:
-    """As a node that has no rewards endpoints."""
-    return (404, {"message": "Route not found"}) if "/rewards/" in path else (status, found)
+def untold(path: str, status: int, document: Any) -> tuple[int, Any]:
+    """Answer as a node that has no rewards endpoints."""
+    return (404, {"message": "Route not found"}) if "/rewards/" in path else (status, document)
 
 
 async def rows_of(chain: BeaconChain, filters: tuple[str, ...] = ()) -> dict[str, list[dict[str, Any]]]:
     head = (await chain.heads()).latest.height
-    found = await chain.collect(Span(0, head), chain.default_datasets, filters)
+    result = await chain.collect(Span(0, head), chain.default_datasets, filters)
     await chain.close()
-    return {name: rows.to_pylist() for name, rows in found.tables.items()}
+    return {name: rows.to_pylist() for name, rows in result.tables.items()}
 
 
 def by_votes(row: dict[str, Any]) -> dict[str, Any]:
-    """A row whose votes are one sum: of the three, the node's rounding hides which one it was. What could have been is
+    """Return a row with its votes as one sum: the node's rounding hides which vote it was. What could have been is
     rounded, too."""
     return {name: each for name, each in row.items() if name not in (*ROUNDED, "ideal", "unexplained")} | {
         "votes": sum(row[name] for name in ROUNDED),
@@ -69,65 +69,67 @@ def node(request: pytest.FixtureRequest) -> Iterator[BeaconRuntime]:
 
 
 async def test_what_is_computed_from_duties_is_what_the_node_says_and_closes_every_balance(node: BeaconRuntime) -> None:
-    told, computed = await rows_of(wrong(node, same).chain), await rows_of(wrong(node, untold).chain)
+    node_rows, computed = await rows_of(wrong(node, unchanged).chain), await rows_of(wrong(node, untold).chain)
     check_every_balance(node, 8, computed)
-    some = await rows_of(wrong(node, untold, validators=["5", "11", "20"]).chain, ("5", "11", "20"))
-    assert some["validator_rewards"] == [e for e in computed["validator_rewards"] if e["validator"] in (5, 11, 20)]
-    for name, rows in told.items():
+    chosen_rows = await rows_of(wrong(node, untold, validators=["5", "11", "20"]).chain, ("5", "11", "20"))
+    assert chosen_rows["validator_rewards"] == [
+        e for e in computed["validator_rewards"] if e["validator"] in (5, 11, 20)
+    ]
+    for name, rows in node_rows.items():
         if name != "validator_rewards":
             assert computed[name] == rows, name
-    assert len(computed["validator_rewards"]) == len(told["validator_rewards"]) > 64 * 18
-    leak = {each["epoch"] for each in told["validator_rewards"] if each["inactivity"] < 0}
-    ends = {each["epoch"] - 2 for each in told["validator_rewards"] if each["unexplained"]}
+    assert len(computed["validator_rewards"]) == len(node_rows["validator_rewards"]) > 64 * 18
+    leak = {each["epoch"] for each in node_rows["validator_rewards"] if each["inactivity"] < 0}
+    ends = {each["epoch"] - 2 for each in node_rows["validator_rewards"] if each["unexplained"]}
     assert len(leak) >= 5
     assert len(ends) <= 2
-    for mine, theirs in zip(computed["validator_rewards"], told["validator_rewards"], strict=True):
+    for computed_row, theirs in zip(computed["validator_rewards"], node_rows["validator_rewards"], strict=True):
         if theirs["epoch"] not in ends:  # as a leak ends, the node says what a leak pays, which is nothing
-            assert by_votes(mine) == by_votes(theirs)
-            assert abs(mine["ideal"] - theirs["ideal"]) <= 3
+            assert by_votes(computed_row) == by_votes(theirs)
+            assert abs(computed_row["ideal"] - theirs["ideal"]) <= 3
 
 
-def silent_of_duties(path: str, status: int, found: Any) -> tuple[int, Any]:
-    """As a node that does not say who was to propose in the past."""
-    return (400, {"message": "epoch is too old"}) if "/duties/" in path else (status, found)
+def silent_of_duties(path: str, status: int, document: Any) -> tuple[int, Any]:
+    """Answer as a node that does not say who was to propose in the past."""
+    return (400, {"message": "epoch is too old"}) if "/duties/" in path else (status, document)
 
 
 @pytest.mark.slow("reads a long history of a real node six times")
 async def test_who_missed_a_block_is_computed_if_the_node_does_not_say_it(node: BeaconRuntime) -> None:
-    def wrong_mix(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def wrong_mix(path: str, status: int, document: Any) -> tuple[int, Any]:
         if "/randao" in path:
-            found = {**found, "data": {"randao": "0x" + "11" * 32}}
-        return silent_of_duties(path, status, found)
+            document = {**document, "data": {"randao": "0x" + "11" * 32}}
+        return silent_of_duties(path, status, document)
 
-    def without_mix(path: str, status: int, found: Any) -> tuple[int, Any]:
-        return (404, {"message": "no"}) if "/randao" in path else silent_of_duties(path, status, found)
+    def without_mix(path: str, status: int, document: Any) -> tuple[int, Any]:
+        return (404, {"message": "no"}) if "/randao" in path else silent_of_duties(path, status, document)
 
-    told, computed = [await rows_of(wrong(node, each).chain) for each in (same, silent_of_duties)]
+    node_rows, computed = [await rows_of(wrong(node, each).chain) for each in (unchanged, silent_of_duties)]
     unknown = [await rows_of(wrong(node, each).chain) for each in (wrong_mix, without_mix)]
-    some = await rows_of(wrong(node, silent_of_duties, validators=["5", "11"]).chain, ("5", "11"))
-    assert computed == told
-    missed = {each["epoch"] for each in told["validator_rewards"] if each["missed"]}
-    full = {each["epoch"] for each in told["validator_rewards"]} - missed
+    chosen_rows = await rows_of(wrong(node, silent_of_duties, validators=["5", "11"]).chain, ("5", "11"))
+    assert computed == node_rows
+    missed = {each["epoch"] for each in node_rows["validator_rewards"] if each["missed"]}
+    full = {each["epoch"] for each in node_rows["validator_rewards"]} - missed
     assert {1, 2, 4} <= missed, "slots 9, 20 and 33 have no block"
     assert full
-    for rows in (*unknown, some):
+    for rows in (*unknown, chosen_rows):
         assert {each["epoch"] for each in rows["validator_rewards"] if each["missed"] is not None} == full
         assert {each["missed"] for each in rows["validator_rewards"]} == {0, None}, "what is not known is never zero"
 
 
-def without_committees(path: str, found: Any) -> None:
+def without_committees(path: str, document: Any) -> None:
     if "/committees" in path:
-        found["data"] = found["data"][1:]
+        document["data"] = document["data"][1:]
 
 
-def with_strangers(path: str, found: Any) -> None:
+def with_strangers(path: str, document: Any) -> None:
     if "/committees" in path:
-        found["data"][0]["validators"][0] = "9999"
+        document["data"][0]["validators"][0] = "9999"
 
 
-def with_fewer_bits(path: str, found: Any) -> None:
+def with_fewer_bits(path: str, document: Any) -> None:
     if re.search(r"/v2/beacon/blocks/[0-9]+$", path):
-        for vote in found["data"]["message"]["body"]["attestations"]:
+        for vote in document["data"]["message"]["body"]["attestations"]:
             vote["aggregation_bits"] = "0x01"
 
 
@@ -150,16 +152,16 @@ def short() -> Iterator[BeaconRuntime]:
 async def test_votes_that_fit_no_committee_are_refused(
     short: BeaconRuntime, spoil: Callable[[str, Any], None], says: str
 ) -> None:
-    def alter(path: str, status: int, found: Any) -> tuple[int, Any]:
+    def alter(path: str, status: int, document: Any) -> tuple[int, Any]:
         if status == 200:
-            spoil(path, found)
-        return untold(path, status, found)
+            spoil(path, document)
+        return untold(path, status, document)
 
-    assert says in await wrong(short, alter).refused(BadAnswer)
+    assert says in await wrong(short, alter).error_message(BadAnswer)
 
 
 async def test_a_node_without_rewards_that_has_pruned_its_states_has_no_history(short: BeaconRuntime) -> None:
-    def pruned(path: str, status: int, found: Any) -> tuple[int, Any]:
-        return (404, {"message": "gone"}) if "/committees" in path else untold(path, status, found)
+    def pruned(path: str, status: int, document: Any) -> tuple[int, Any]:
+        return (404, {"message": "gone"}) if "/committees" in path else untold(path, status, document)
 
-    assert "no state at block" in await wrong(short, pruned).refused(HistoryUnavailable)
+    assert "no state at block" in await wrong(short, pruned).error_message(HistoryUnavailable)

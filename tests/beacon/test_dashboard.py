@@ -1,4 +1,4 @@
-"""The page of validators in a real browser, over a beacon chain that runs here: states, rewards and sums of the API."""
+"""The page of validators in a real browser, over a local beacon chain: states, rewards and sums of the API."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chainfolio import amounts
-from tests.beacon.conftest import OFFLINE, SLASHED, Indexed
+from tests.beacon.conftest import OFFLINE, SLASHED, IndexedBeacon
 from tests.beacon.test_served import GENESIS_S, served
 from tests.e2e.browser import PROGRAM
 from tests.e2e.dashboard_page import MUTE, WIDE, opened
@@ -24,20 +24,20 @@ RANGE = f"rangeType=timestamp&rangeFrom={DAY_S}&rangeTo={DAY_S + 86_399}&granula
 CELLS = "each => [...each.querySelectorAll('[data-exact]')].map(cell => cell.dataset.exact)"
 
 
-async def test_validators_are_those_of_the_api_to_the_digit(indexed: Indexed, tmp_path: Path) -> None:
+async def test_validators_are_those_of_the_api_to_the_digit(indexed: IndexedBeacon, tmp_path: Path) -> None:
     assert DAY_S < GENESIS_S < DAY_S + 86_400
     offline = OFFLINE[0]
     async with served(indexed.settings) as client:
         server = Demo(client.url, indexed.config, client.key, "", "")
-        place = f"validators?validators={offline},{SLASHED},99999&from={DAY}&to={DAY}"
-        async with opened(server, tmp_path, place, 390, "dark") as page:
+        path = f"validators?validators={offline},{SLASHED},99999&from={DAY}&to={DAY}"
+        async with opened(server, tmp_path, path, 390, "dark") as page:
             await page.once("document.querySelector('[data-ready]')")
             for index in (offline, SLASHED):
                 box = f"document.querySelector('[data-validator=\"{index}\"]')"
                 details = (await client.get(f"/details/index/{index}"))[1]
                 (day,) = (await client.rewards(index, RANGE))["data"]
-                shown = await page.says(f"[...{box}.querySelectorAll('[data-day]')].map({CELLS})")
-                assert shown == [[day[key] for key in ("consensusReward", "executionReward", "endEffectiveBalance")]]
+                cells = await page.says(f"[...{box}.querySelectorAll('[data-day]')].map({CELLS})")
+                assert cells == [[day[key] for key in ("consensusReward", "executionReward", "endEffectiveBalance")]]
                 sums = dict(
                     await page.says(
                         f"[...{box}.querySelectorAll('[data-sum]')].map(e => [e.dataset.sum, e.dataset.exact])"

@@ -1,5 +1,4 @@
-"""A follower listens to its node: heads, reorganisations and finality are indexed as they are announced, and what was
-announced while nobody listened, too."""
+"""A follower indexes heads, reorganisations and finality as its node announces them, and those it missed, too."""
 
 from __future__ import annotations
 
@@ -46,19 +45,19 @@ def node() -> Iterator[BeaconRuntime]:
 class Line:
     """A way to a node that can be cut: every connection on it breaks off at once."""
 
-    def __init__(self, there: str) -> None:
-        self._there = urlsplit(there)
+    def __init__(self, node_url: str) -> None:
+        self._there = urlsplit(node_url)
         self._open: set[asyncio.StreamWriter] = set()
         self.url = ""
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry what is said on one connection, both ways."""
-        there, out = await asyncio.open_connection(self._there.hostname, self._there.port)
-        self._open |= {writer, out}
+        """Carry the bytes of one connection, both ways."""
+        upstream_writer, upstream_reader = await asyncio.open_connection(self._there.hostname, self._there.port)
+        self._open |= {writer, upstream_reader}
         try:
-            await asyncio.gather(_carry(reader, out), _carry(there, writer))
+            await asyncio.gather(_carry(reader, upstream_reader), _carry(upstream_writer, writer))
         finally:
-            out.transport.abort()
+            upstream_reader.transport.abort()
 
     def cut(self) -> None:
         """Hang up."""
@@ -81,7 +80,7 @@ async def line_to(url: str) -> AsyncIterator[Line]:
         yield line
 
 
-async def until(is_so: Callable[[], bool]) -> None:
+async def wait_until(is_so: Callable[[], bool]) -> None:
     """Wait for something that another task brings about."""
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():  # noqa: ASYNC110
@@ -107,16 +106,16 @@ async def test_a_follower_that_is_hung_up_on_misses_nothing(node: BeaconRuntime,
     async with line_to(node.url) as line, following(line.url, tmp_path / "one") as (system, follower):
         chain = system.chain("own")
         assert isinstance(chain, BeaconChain)
-        await until(lambda: follower.status.indexed == 40)
+        await wait_until(lambda: follower.status.indexed == 40)
         for connections, (depth, slots) in enumerate(((0, 3), (5, 7), (1, 2)), 1):
             await heard_by(chain, connections, node)
-            await until(lambda: follower.status.indexed == slot_of(node))
-            line.cut()  # so that what happens now is announced to nobody
+            await wait_until(lambda: follower.status.indexed == slot_of(node))
+            line.cut()  # so that the next events are announced to no listener
             if depth:
                 await asyncio.to_thread(node.do, "rewind", slot=slot_of(node) - depth)
                 await asyncio.to_thread(node.do, "offline", validators=list(range(depth)))
             await asyncio.to_thread(node.advance, slots)
-        await until(lambda: follower.status.indexed == slot_of(node) and not follower.status.problem)
+        await wait_until(lambda: follower.status.indexed == slot_of(node) and not follower.status.problem)
         assert (follower.status.reorgs, follower.status.halted) == (2, "")
         fresh = System(Settings(data=str(tmp_path / "two"), chains=system.settings.chains))
         await fresh.follower(fresh.chain("own")).step()
@@ -153,7 +152,7 @@ async def test_heads_reorganisations_and_finality_are_announced(node: BeaconRunt
 
 @asynccontextmanager
 async def saying(*pieces: bytes, head: bytes = b"200 OK", kind: bytes = b"text/event-stream") -> AsyncIterator[str]:
-    """A server that says this to whoever comes, and then nothing more."""
+    """Serve these bytes to every client, and then nothing more."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -168,19 +167,19 @@ async def saying(*pieces: bytes, head: bytes = b"200 OK", kind: bytes = b"text/e
         yield url
 
 
-async def heard(url: str, idle_s: float = 5.0) -> list[Event]:
-    found, is_open = list[Event](), Event(OPEN, "")
+async def read_events(url: str, idle_s: float = 5.0) -> list[Event]:
+    events_read, is_open = list[Event](), Event(OPEN, "")
     with suppress(Unavailable):
         async for each in events("node", url, idle_s):
-            found.append(each)
-    assert found.pop(0) == is_open
-    return found
+            events_read.append(each)
+    assert events_read.pop(0) == is_open
+    return events_read
 
 
 async def test_events_are_read_as_the_standard_has_them() -> None:
-    said = b": hello\n\nevent: head\ndata: {\ndata: }\n\ndata:x\r\n\r\nevent: lost\n\nid: 7\ndata: cut off"
-    async with saying(said) as url:
-        assert await heard(url) == [Event("head", "{\n}"), Event("message", "x")]
+    stream_bytes = b": hello\n\nevent: head\ndata: {\ndata: }\n\ndata:x\r\n\r\nevent: lost\n\nid: 7\ndata: cut off"
+    async with saying(stream_bytes) as url:
+        assert await read_events(url) == [Event("head", "{\n}"), Event("message", "x")]
 
 
 @pytest.mark.parametrize(
@@ -242,8 +241,8 @@ async def test_a_listener_that_fails_is_said_counted_and_started_again(
         def endpoints(self) -> list[None]:
             raise RuntimeError("an error of ours")
 
-    told = BeaconSettings(adapter="beacon", rpc=["http://127.0.0.1:1"])
-    system = System(Settings(data=str(tmp_path), chains={"own": told}))
+    chain_settings = BeaconSettings(adapter="beacon", rpc=["http://127.0.0.1:1"])
+    system = System(Settings(data=str(tmp_path), chains={"own": chain_settings}))
     chain = cast("BeaconChain", system.chain("own"))
     name, registry = "chainfolio_listener_failures_total", CollectorRegistry()
     registry.register(WorkerMetrics(Worker(system)))

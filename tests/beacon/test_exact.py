@@ -1,4 +1,4 @@
-"""What is stored of validators explains every balance, on a chain that runs here and is read without our code."""
+"""The stored rows of validators explain every balance, on a local chain that is read without our code."""
 
 from __future__ import annotations
 
@@ -37,38 +37,38 @@ VOTES = ("source", "target", "head", "inactivity")
 
 @pytest.fixture(scope="module")
 def tables(lived: Lived) -> dict[str, list[dict[str, Any]]]:
-    """All rows up to the last final slot."""
+    """Return all rows up to the last final slot."""
 
     async def collect() -> dict[str, list[dict[str, Any]]]:
         chain = chain_at(lived.node.url)
         heads = await chain.heads()
-        found = await chain.collect(Span(0, heads.finalized), (*chain.default_datasets, "blocks"))
+        result = await chain.collect(Span(0, heads.finalized), (*chain.default_datasets, "blocks"))
         await chain.close()
-        return {name: rows.to_pylist() for name, rows in found.tables.items()}
+        return {name: rows.to_pylist() for name, rows in result.tables.items()}
 
     return asyncio.run(collect())
 
 
 def balances(lived: Lived, slot: int) -> dict[int, int]:
-    """What the node's state says."""
+    """Return the balances of the node's state."""
     answer = lived.node.call(f"/eth/v1/beacon/states/{slot}/validator_balances")
     return {int(each["index"]): int(each["balance"]) for each in answer["data"]}
 
 
 async def earned_by_slot(chain: BeaconChain, last: int) -> dict[int, dict[int, int]]:
-    """What blocks brought, slot by slot."""
+    """Return the income from blocks, slot by slot."""
     spec = await chain.spec()
     reader = Reader(chain.nodes, spec, None)
-    found: dict[int, dict[int, int]] = {}
+    rewards_by_slot: dict[int, dict[int, int]] = {}
     for slot in range(1, last + 1):
         if (block := await reader.block(slot)) is not None:
-            (rewards,), own = await reader.block_rewards([block]), defaultdict[int, int](int)
+            (rewards,), slot_rewards = await reader.block_rewards([block]), defaultdict[int, int](int)
             assert rewards.proposer is not None
-            own[rewards.proposer] += rewards.proposal
+            slot_rewards[rewards.proposer] += rewards.proposal
             for validator, reward in rewards.sync:
-                own[validator] += reward
-            found[slot] = own
-    return found
+                slot_rewards[validator] += reward
+            rewards_by_slot[slot] = slot_rewards
+    return rewards_by_slot
 
 
 @pytest.mark.slow("reads each state of a long history; test_forks.py explains every balance of a short one")
@@ -79,27 +79,27 @@ async def test_every_balance_after_every_slot_is_the_one_before_with_what_is_sto
     per_epoch = (await chain.spec()).slots_per_epoch
     rewards = tables["validator_rewards"]
     last = (max(each["epoch"] for each in rewards) + 1) * per_epoch - 1
-    moved = defaultdict[int, dict[int, int]](lambda: defaultdict(int), await earned_by_slot(chain, last))
+    changes = defaultdict[int, dict[int, int]](lambda: defaultdict(int), await earned_by_slot(chain, last))
     await chain.close()
     accusing = {slot: _accused(lived, slot) for slot in range(1, last + 1)}
     for each in rewards:
-        paid = (each["epoch"] + 2) * per_epoch
-        moved[paid][each["validator"]] += sum(each[vote] for vote in VOTES)
+        paid_epoch = (each["epoch"] + 2) * per_epoch
+        changes[paid_epoch][each["validator"]] += sum(each[vote] for vote in VOTES)
         if each["slashing"]:
             first = each["epoch"] * per_epoch
             at = (slot for slot in range(first, first + per_epoch) if each["validator"] in accusing[slot])
-            moved[next(at, first)][each["validator"]] += each["slashing"]
+            changes[next(at, first)][each["validator"]] += each["slashing"]
     for each in tables["withdrawals"]:
-        moved[each["height"]][each["validator"]] -= each["gwei"]
+        changes[each["height"]][each["validator"]] -= each["gwei"]
     for each in tables["stake_changes"]:
-        moved[each["slot"]][each["validator"]] += each["gwei"]
+        changes[each["slot"]][each["validator"]] += each["gwei"]
     before, wrong = balances(lived, 0), list[Any]()
     for slot in range(1, last + 1):
         after = balances(lived, slot)
         wrong += [
-            (slot, validator, balance - before.get(validator, 0), moved[slot].get(validator, 0))
+            (slot, validator, balance - before.get(validator, 0), changes[slot].get(validator, 0))
             for validator, balance in after.items()
-            if balance - before.get(validator, 0) != moved[slot].get(validator, 0)
+            if balance - before.get(validator, 0) != changes[slot].get(validator, 0)
         ]
         before = after
     assert wrong == []
@@ -124,10 +124,10 @@ def test_one_row_tells_each_epoch_of_each_validator_that_had_duties(
     assert len(rows) == len(tables["validator_rewards"])
     newest = max(epoch for _, epoch in rows)
     assert all((0, epoch) in rows for epoch in range(newest + 1))
-    away = rows[OFFLINE[0], 5]
-    assert away["source"] < 0
-    assert away["target"] < 0
-    assert away["head"] == 0
+    offline_row = rows[OFFLINE[0], 5]
+    assert offline_row["source"] < 0
+    assert offline_row["target"] < 0
+    assert offline_row["head"] == 0
     answer = lived.node.call(f"/eth/v1/beacon/states/head/validators/{EXITED}")["data"]["validator"]
     assert (EXITED, int(answer["exit_epoch"]) - 1) in rows
     assert (EXITED, int(answer["exit_epoch"])) not in rows or rows[EXITED, int(answer["exit_epoch"])]["source"] == 0
@@ -178,9 +178,9 @@ def test_deposits_and_consolidations_are_told_twice_as_asked_for_and_as_carried_
     ]
     carried = {(each["validator"], each["kind"]) for each in tables["stake_changes"]}
     assert {(TOPPED_UP, "deposit"), (192, "deposit"), (COMPOUNDING, "queued"), (COMPOUNDING, "deposit")} <= carried
-    moved = {each["validator"]: each for each in tables["stake_changes"] if each["kind"] == "consolidation"}
-    assert moved[MERGED]["gwei"] == -moved[COMPOUNDING]["gwei"] == -32 * 10**9
-    assert (moved[MERGED]["other"], moved[COMPOUNDING]["other"]) == (COMPOUNDING, MERGED)
+    consolidations = {each["validator"]: each for each in tables["stake_changes"] if each["kind"] == "consolidation"}
+    assert consolidations[MERGED]["gwei"] == -consolidations[COMPOUNDING]["gwei"] == -32 * 10**9
+    assert (consolidations[MERGED]["other"], consolidations[COMPOUNDING]["other"]) == (COMPOUNDING, MERGED)
 
 
 @pytest.mark.slow("collects a long history again; test_computed.py compares some validators with all")
@@ -191,12 +191,12 @@ async def test_some_validators_alone_have_the_rows_that_they_have_among_all(
     chosen = ["5", str(COMPOUNDING), answer["pubkey"], "0x" + "aa".ljust(38, "0") + "0b"]
     chain = chain_at(lived.node.url, validators=chosen)
     heads = await chain.heads()
-    found = await chain.collect(Span(0, heads.finalized), chain.default_datasets, chain.settings.chosen)
+    result = await chain.collect(Span(0, heads.finalized), chain.default_datasets, chain.settings.chosen)
     await chain.close()
-    own = {3, 5, SLASHED, COMPOUNDING}
+    chosen_indexes = {3, 5, SLASHED, COMPOUNDING}
     for name in ("validator_rewards", "withdrawals", "proposals", "validators", "stake_changes"):
-        wanted = [each for each in tables[name] if each["validator"] in own]
-        assert sorted(map(str, found.tables[name].to_pylist())) == sorted(map(str, wanted)), name
+        expected = [each for each in tables[name] if each["validator"] in chosen_indexes]
+        assert sorted(map(str, result.tables[name].to_pylist())) == sorted(map(str, expected)), name
 
 
 @pytest.mark.slow("reads a long history of a real node in many pieces")
@@ -208,15 +208,15 @@ async def test_pieces_of_any_size_give_the_rows_of_the_whole(
     parts = defaultdict[str, list[Any]](list)
     for size, span in ((37, Span(0, 110)), (75, Span(111, heads.finalized))):
         for piece in span.cut(size):
-            found = await chain.collect(piece, (*chain.default_datasets, "blocks"))
-            for name, rows in found.tables.items():
+            result = await chain.collect(piece, (*chain.default_datasets, "blocks"))
+            for name, rows in result.tables.items():
                 parts[name] += rows.to_pylist()
     await chain.close()
     for name, rows in parts.items():
         assert sorted(map(str, rows)) == sorted(map(str, tables[name])), name
 
 
-class Heard(HttpTransport):
+class CountingTransport(HttpTransport):
     """The real transport; it counts what is asked."""
 
     def __init__(self) -> None:
@@ -235,18 +235,18 @@ class Heard(HttpTransport):
 
 
 async def test_the_registry_is_looked_through_once_by_pieces_that_are_on_their_way_together(lived: Lived) -> None:
-    heard = Heard()
-    made = BeaconSettings(adapter="beacon", rpc=[lived.node.url])
-    chain = build("registry", made, Environment(), configs=CONFIGS, transport=heard)
+    transport = CountingTransport()
+    chain_settings = BeaconSettings(adapter="beacon", rpc=[lived.node.url])
+    chain = build("registry", chain_settings, Environment(), configs=CONFIGS, transport=transport)
     states = lived.node.call("/eth/v1/beacon/states/head/validators")["data"]
     withdrawing = [each for each in states if not each["validator"]["withdrawal_credentials"].startswith("0x00")]
     address = f"0x{withdrawing[-1]['validator']['withdrawal_credentials'][26:]}"
-    wanted = [
+    expected = [
         int(each["index"]) for each in withdrawing if each["validator"]["withdrawal_credentials"][26:] == address[2:]
     ]
     chosen = ValidatorSelector(chain.nodes)
-    assert await asyncio.gather(*(chosen.indexes([address]) for _ in range(3))) == [tuple(sorted(wanted))] * 3
-    firsts = [json.loads(body)["ids"][0] for url, body in heard.asked.elements() if url.endswith("/validators")]
+    assert await asyncio.gather(*(chosen.indexes([address]) for _ in range(3))) == [tuple(sorted(expected))] * 3
+    firsts = [json.loads(body)["ids"][0] for url, body in transport.asked.elements() if url.endswith("/validators")]
     assert firsts == ["0", str(len(states)), str(len(states))], (
         "what was read once is not read again, nothing is skipped"
     )
@@ -257,19 +257,21 @@ async def test_the_registry_is_looked_through_once_by_pieces_that_are_on_their_w
 async def test_pieces_of_some_validators_on_their_way_together_ask_nothing_twice(
     lived: Lived, tables: dict[str, list[dict[str, Any]]]
 ) -> None:
-    own, heard = {3, 5, SLASHED, COMPOUNDING}, Heard()
-    made = BeaconSettings(adapter="beacon", rpc=[lived.node.url], validators=[str(each) for each in own])
-    chain = build("own", made, Environment(), configs=CONFIGS, transport=heard)
+    chosen_indexes, transport = {3, 5, SLASHED, COMPOUNDING}, CountingTransport()
+    chain_settings = BeaconSettings(
+        adapter="beacon", rpc=[lived.node.url], validators=[str(each) for each in chosen_indexes]
+    )
+    chain = build("own", chain_settings, Environment(), configs=CONFIGS, transport=transport)
     pieces, parts = list(Span(0, (await chain.heads()).finalized).cut(30)), defaultdict[str, list[Any]](list)
     for at in range(0, len(pieces), 2):
-        asks = (chain.collect(each, chain.default_datasets, made.chosen) for each in pieces[at : at + 2])
-        for found in await asyncio.gather(*asks):
-            for name, rows in found.tables.items():
+        asks = (chain.collect(each, chain.default_datasets, chain_settings.chosen) for each in pieces[at : at + 2])
+        for result in await asyncio.gather(*asks):
+            for name, rows in result.tables.items():
                 parts[name] += rows.to_pylist()
     await chain.close()
     for name in ("validator_rewards", "withdrawals", "proposals", "validators", "stake_changes"):
-        wanted = [each for each in tables[name] if each["validator"] in own]
-        assert sorted(map(str, parts[name])) == sorted(map(str, wanted)), name
+        expected = [each for each in tables[name] if each["validator"] in chosen_indexes]
+        assert sorted(map(str, parts[name])) == sorted(map(str, expected)), name
     # Block 1 names the root of genesis, too.
-    once = re.compile(r"/blocks/(?!1$)|/rewards/|/duties/|/sync_committees|/validators$")
-    assert [each for each, count in heard.asked.items() if count > 1 and once.search(each[0])] == []
+    unique_paths = re.compile(r"/blocks/(?!1$)|/rewards/|/duties/|/sync_committees|/validators$")
+    assert [each for each, count in transport.asked.items() if count > 1 and unique_paths.search(each[0])] == []

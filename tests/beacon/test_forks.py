@@ -1,4 +1,4 @@
-"""Every fork, both presets, and what happens to validators rarely: what is stored explains every balance."""
+"""Every fork, both presets, and rare events of validators: the stored rows explain every balance."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def running(**options: object) -> Iterator[BeaconRuntime]:
 
 
 async def collected(node: BeaconRuntime) -> tuple[int, Tables]:
-    """How many slots an epoch has, and all rows up to the head, which need not be final."""
+    """Return the slots per epoch and all rows up to the head, which need not be final."""
     chain = chain_at(node.url)
     head = (await chain.heads()).latest.height
-    found = await chain.collect(Span(0, head), chain.default_datasets)
+    result = await chain.collect(Span(0, head), chain.default_datasets)
     per_epoch = (await chain.spec()).slots_per_epoch
     await chain.close()
-    return per_epoch, {name: rows.to_pylist() for name, rows in found.tables.items()}
+    return per_epoch, {name: rows.to_pylist() for name, rows in result.tables.items()}
 
 
 def balances(node: BeaconRuntime, slot: int) -> dict[int, int]:
-    """What the node's state says."""
+    """Return the balances of the node's state."""
     answer = node.call(f"/eth/v1/beacon/states/{slot}/validator_balances")
     return {int(each["index"]): int(each["balance"]) for each in answer["data"]}
 
@@ -47,23 +47,23 @@ def balances(node: BeaconRuntime, slot: int) -> dict[int, int]:
 def check_every_balance(node: BeaconRuntime, per_epoch: int, tables: Tables, untold: int = 0) -> int:
     """The balance at the end of each epoch is the one before it with what is stored, of which nothing is unexplained
     but in so many epochs; how many epochs there are."""
-    left = {(each["epoch"], each["validator"]) for each in tables["validator_rewards"] if each["unexplained"]}
-    assert len({epoch for epoch, _ in left}) == untold, sorted(left)
-    moved = defaultdict[tuple[int, int], int](int)
+    unexplained = {(each["epoch"], each["validator"]) for each in tables["validator_rewards"] if each["unexplained"]}
+    assert len({epoch for epoch, _ in unexplained}) == untold, sorted(unexplained)
+    changes = defaultdict[tuple[int, int], int](int)
     for each in tables["validator_rewards"]:
         validator, epoch = each["validator"], each["epoch"]
-        moved[validator, epoch + 2] += sum(each[vote] for vote in VOTES)
-        moved[validator, epoch] += each["sync"] + each["proposals"] + each["slashing"]
-        moved[validator, epoch] += each["unexplained"]
+        changes[validator, epoch + 2] += sum(each[vote] for vote in VOTES)
+        changes[validator, epoch] += each["sync"] + each["proposals"] + each["slashing"]
+        changes[validator, epoch] += each["unexplained"]
     for each in tables["withdrawals"]:
-        moved[each["validator"], each["epoch"]] -= each["gwei"]
+        changes[each["validator"], each["epoch"]] -= each["gwei"]
     for each in tables["stake_changes"]:
-        moved[each["validator"], each["epoch"]] += each["gwei"]
+        changes[each["validator"], each["epoch"]] += each["gwei"]
     last: int = max(each["epoch"] for each in tables["validator_rewards"])
     before = balances(node, 0)
     for epoch in range(last + 1):
         after = balances(node, (epoch + 1) * per_epoch - 1)
-        wrong = {v: b - before.get(v, 0) for v, b in after.items() if b - before.get(v, 0) != moved[v, epoch]}
+        wrong = {v: b - before.get(v, 0) for v, b in after.items() if b - before.get(v, 0) != changes[v, epoch]}
         assert wrong == {}, epoch
         before = after
     return last + 1
@@ -103,10 +103,10 @@ async def test_the_preset_of_mainnet_with_epochs_of_32_slots_explains_every_bala
     "fork", [pytest.param("deneb", marks=pytest.mark.slow("an earlier fork that follows the same rules")), "electra"]
 )
 async def test_a_leak_of_inactivity_is_told_of_whom_it_costs_and_explains_every_balance(fork: str) -> None:
-    away = list(range(0, 64, 2))
+    offline = list(range(0, 64, 2))
     with running(fork=fork, validators=64) as node:
         node.advance(24)
-        node.do("offline", validators=away)
+        node.do("offline", validators=offline)
         node.advance(96)
         node.do("offline", validators=[])
         node.advance(64)
@@ -114,7 +114,7 @@ async def test_a_leak_of_inactivity_is_told_of_whom_it_costs_and_explains_every_
         # Of the epoch that ends the leak the node tells the rewards of a leak: none.
         check_every_balance(node, per_epoch, tables, untold=1)
     leaked = {each["validator"] for each in tables["validator_rewards"] if each["inactivity"] < 0}
-    assert set(away) <= leaked
+    assert set(offline) <= leaked
     cost = {
         v: sum(-each["inactivity"] for each in tables["validator_rewards"] if each["validator"] == v) for v in (0, 1)
     }
@@ -123,24 +123,24 @@ async def test_a_leak_of_inactivity_is_told_of_whom_it_costs_and_explains_every_
 
 @pytest.mark.slow("a long history of a real node")
 async def test_2048_eth_and_stake_that_comes_back_after_an_exit_are_explained() -> None:
-    large, left = 20, 9
+    large, exited = 20, 9
     with running(fork="fulu", validators=64) as node:
         node.advance(16)
-        node.do("exit", validators=[left])
+        node.do("exit", validators=[exited])
         node.do("consolidate", source=large, target=large)
         node.advance(16)
         node.do("deposit", validator=large, amount=2016 * ETH)
         node.advance(150)
-        assert balances(node, 180)[left] == 0
-        node.do("deposit", validator=left, amount=5 * ETH)
+        assert balances(node, 180)[exited] == 0
+        node.do("deposit", validator=exited, amount=5 * ETH)
         node.advance(260)
         per_epoch, tables = await collected(node)
         check_every_balance(node, per_epoch, tables)
     newest = {each["validator"]: each for each in tables["validators"]}
     assert newest[large]["credentials"].startswith("0x02")
     assert newest[large]["effective"] == 2048 * ETH
-    back = [each for each in tables["stake_changes"] if each["validator"] == left]
+    back = [each for each in tables["stake_changes"] if each["validator"] == exited]
     assert [(each["kind"], each["gwei"]) for each in back] == [("deposit", 5 * ETH)]
-    paid = [each["gwei"] for each in tables["withdrawals"] if each["validator"] == left]
-    assert len(paid) >= 2
-    assert paid[-1] == 5 * ETH, "an exited validator gets its stake back as it came"
+    withdrawals = [each["gwei"] for each in tables["withdrawals"] if each["validator"] == exited]
+    assert len(withdrawals) >= 2
+    assert withdrawals[-1] == 5 * ETH, "an exited validator gets its stake back as it came"

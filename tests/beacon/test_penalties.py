@@ -1,4 +1,4 @@
-"""What slashed and inactive validators pay: each bound is reached, one gwei beside it, and on a node to the gwei."""
+"""Penalties of slashed and inactive validators: each bound exactly, one gwei off it, and on a node to the gwei."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ NUMBERS = {
 def spec_of(fork: str) -> Spec:
     """A network that has been of one fork for ever."""
     forks = ("altair", "bellatrix", "capella", "deneb", "electra")
-    begun = forks[: forks.index(fork) + 1] if fork != "phase0" else ()
-    values = {name: str(each) for name, each in NUMBERS.items()} | {f"{each.upper()}_FORK_EPOCH": "0" for each in begun}
+    started_forks = forks[: forks.index(fork) + 1] if fork != "phase0" else ()
+    values = {name: str(each) for name, each in NUMBERS.items()} | {
+        f"{each.upper()}_FORK_EPOCH": "0" for each in started_forks
+    }
     return Spec("own", Genesis(0, "0x" + "00" * 32, "0x00000000"), values)
 
 
@@ -58,7 +60,7 @@ def spec_of(fork: str) -> Spec:
         ("deneb", 320, 320, 320),
         ("electra", 320, 320, 320),
         ("deneb", 0, 320, 0),
-        ("electra", 0, 0, 0),  # nobody is active any more: an increment is the least to divide by
+        ("electra", 0, 0, 0),  # no validator is active any more: an increment is the least to divide by
         ("deneb", 32, 0, 320),
         ("electra", 32, 0, 320),
     ],
@@ -66,8 +68,8 @@ def spec_of(fork: str) -> Spec:
 def test_a_penalty_grows_with_the_slashed_stake_up_to_all_that_there_is(
     fork: str, slashed: int, total: int, tenths: int
 ) -> None:
-    found = correlation.penalties(spec_of(fork), 100, np.array([32 * ETH]), slashed * ETH, total * ETH)
-    assert found == [tenths * ETH // 10]
+    penalties = correlation.penalties(spec_of(fork), 100, np.array([32 * ETH]), slashed * ETH, total * ETH)
+    assert penalties == [tenths * ETH // 10]
 
 
 def test_a_penalty_of_the_largest_validator_in_the_largest_network_is_exact() -> None:
@@ -83,14 +85,14 @@ def test_a_penalty_of_the_largest_validator_in_the_largest_network_is_exact() ->
 
 @dataclass
 class Registry:
-    """A network in which each validator was slashed in some epoch, and had as many ETH as that epoch has number."""
+    """A network whose validators were slashed one an epoch; each has as many ETH as its epoch has number."""
 
     slashed_in: dict[int, int]
     newest: int
     spec: Spec = field(default_factory=lambda: spec_of("deneb"))
 
     async def select_validators(self, epoch: int, indexes: list[int]) -> ValidatorTable:
-        """The validators in an epoch; it is an error to look before the first one, or at one that may not be there."""
+        """Return the validators in an epoch; fail before the first one, or at one that may not be there."""
         assert 0 <= epoch <= self.newest
         return self.at(epoch, indexes)
 
@@ -104,7 +106,7 @@ class Registry:
 
 
 @pytest.mark.parametrize(
-    ("slashed_in", "end", "now", "counted"),
+    ("slashed_in", "end", "now", "expected_eth"),
     [
         (50, 50 + VECTOR, 80, 50),
         (50, 50 + 3 * VECTOR, 80, 50),  # exits queue: its end says a later epoch than it was, and than now
@@ -122,29 +124,31 @@ class Registry:
     ],
 )
 async def test_who_was_slashed_counts_with_what_it_had_then_for_a_vector(
-    slashed_in: int, end: int, now: int, counted: int
+    slashed_in: int, end: int, now: int, expected_eth: int
 ) -> None:
     network = Registry({7: slashed_in}, now)
-    found = await correlation._slashed_balance(cast("Reader", network), now, network.at(now, [7], {7: end}))
-    assert found == counted * ETH
+    slashed_balance = await correlation._slashed_balance(cast("Reader", network), now, network.at(now, [7], {7: end}))
+    assert slashed_balance == expected_eth * ETH
 
 
 # --- inactivity ------------------------------------------------------------------------------------------------------
 
 
-def left_of(score: int, *, number: int, more: int = 0, target: int = -9, told: int = 0) -> tuple[Any, Any]:
-    """What is explained of a penalty for inactivity of some score, of which a node tells a part."""
+def left_of(score: int, *, number: int, rest: int = 0, target: int = -9, reported: int = 0) -> tuple[Any, Any]:
+    """Return the unexplained rest of a penalty for inactivity and the expected one; the node tells a part of it."""
     penalty = 32 * ETH * score // (4 * 2**24)
-    paid = np.array([[-3, target, 0, -told, 1]], np.int64)
-    left = np.array([told - penalty - more], np.int64)
-    return missing_inactivity(spec_of("deneb"), number, np.array([32 * ETH]), paid, left)[0], told - penalty
+    rewards = np.array([[-3, target, 0, -reported, 1]], np.int64)
+    unexplained = np.array([reported - penalty - rest], np.int64)
+    return missing_inactivity(spec_of("deneb"), number, np.array([32 * ETH]), rewards, unexplained)[
+        0
+    ], reported - penalty
 
 
-@pytest.mark.parametrize("told", [0, 100])
+@pytest.mark.parametrize("reported", [0, 100])
 @pytest.mark.parametrize(("number", "score"), [(9, 4), (9, 40), (0, 4), (9, 1)])
-def test_a_score_that_its_epochs_allow_explains_what_a_node_leaves_out(number: int, score: int, told: int) -> None:
-    found, wanted = left_of(score, number=number, told=told)
-    assert found == wanted
+def test_a_score_that_its_epochs_allow_explains_what_a_node_leaves_out(number: int, score: int, reported: int) -> None:
+    penalty, expected = left_of(score, number=number, reported=reported)
+    assert penalty == expected
 
 
 @pytest.mark.parametrize(
@@ -160,8 +164,8 @@ def test_a_score_that_its_epochs_allow_explains_what_a_node_leaves_out(number: i
     ],
 )
 def test_what_no_score_explains_stays(score: int, case: dict[str, int]) -> None:
-    found, _ = left_of(score, **case)
-    assert found == 0
+    penalty, _ = left_of(score, **case)
+    assert penalty == 0
 
 
 # --- on a node: at once, and half-way by how many others were ---------------------------------------------------------
@@ -169,11 +173,11 @@ def test_what_no_score_explains_stays(score: int, case: dict[str, int]) -> None:
 
 def penalties(tables: Tables) -> dict[int, dict[int, int]]:
     """By validator, what each epoch took."""
-    found = defaultdict[int, dict[int, int]](dict)
+    penalties_by_validator = defaultdict[int, dict[int, int]](dict)
     for each in tables["validator_rewards"]:
         if each["slashing"]:
-            found[each["validator"]][each["epoch"]] = each["slashing"]
-    return dict(found)
+            penalties_by_validator[each["validator"]][each["epoch"]] = each["slashing"]
+    return dict(penalties_by_validator)
 
 
 @pytest.mark.node
@@ -190,14 +194,14 @@ async def test_several_slashed_validators_pay_by_how_many_they_are(fork: str) ->
         node.advance(HALF * 8 + 48)
         per_epoch, tables = await collected(node)
         check_every_balance(node, per_epoch, tables)
-    found = penalties(tables)
-    assert sorted(found) == [EARLY, *LATE]
+    slashings = penalties(tables)
+    assert sorted(slashings) == [EARLY, *LATE]
     for validator, slashed in ((EARLY, 2), *((each, 10) for each in LATE)):
-        first, second = sorted(found[validator])
+        first, second = sorted(slashings[validator])
         assert (first, second - first) == (slashed, HALF + 1), "in the epoch after the transition that takes it"
         # All three count for each, whenever they were slashed: three times 96 of not quite 64 * 32 ETH.
-        assert 4 * 10**9 <= -found[validator][second] < 5 * 10**9
-    assert found[LATE[0]][second] == found[LATE[1]][second]
+        assert 4 * 10**9 <= -slashings[validator][second] < 5 * 10**9
+    assert slashings[LATE[0]][second] == slashings[LATE[1]][second]
 
 
 @pytest.mark.node
@@ -206,16 +210,16 @@ async def test_several_slashed_validators_pay_by_how_many_they_are(fork: str) ->
     "fork", [pytest.param("deneb", marks=pytest.mark.slow("an earlier fork with other penalties")), "electra"]
 )
 async def test_the_preset_of_mainnet_takes_what_its_rules_say_of_who_stays_longer_than_a_vector(fork: str) -> None:
-    """Half of its vector is 18 days: so the state says earlier ends, as it says later ones where exits queue."""
-    half = 4096
+    """Move the ends earlier in the state, as half of the vector is 18 days; queued exits make them later."""
+    half_vector = 4096
     with running(preset="mainnet", fork=fork, validators=128) as node:
         node.advance(40)
         node.do("slash", validators=[EARLY, *LATE])
         node.advance(1)
         while node.call("/eth/v1/beacon/states/head/validators/30")["data"]["validator"]["slashed"] is False:
             node.advance(1)
-        node.do("withdrawable", validator=EARLY, epoch=2 + half)
-        node.do("withdrawable", validator=LATE[0], epoch=3 + half)
+        node.do("withdrawable", validator=EARLY, epoch=2 + half_vector)
+        node.do("withdrawable", validator=LATE[0], epoch=3 + half_vector)
         node.advance(32 * 7)
         per_epoch, tables = await collected(node)
         check_every_balance(node, per_epoch, tables)
@@ -234,31 +238,33 @@ async def test_what_the_rules_do_not_take_stays_unexplained_and_without_old_stat
         node.do("slash", validators=[EARLY])
         node.advance(HALF * 8 + 40)
         end, slashing = (3 + HALF) * 8 + 7, {}
-        for lie, kept in ((0, True), (1000, True), (3 * 10**9 // 2, True), (1000, False)):
+        for lie, has_old_states in ((0, True), (1000, True), (3 * 10**9 // 2, True), (1000, False)):
 
-            def lies(path: str, status: int, found: Any, lie: int = lie, kept: bool = kept) -> tuple[int, Any]:
+            def lies(
+                path: str, status: int, document: Any, lie: int = lie, has_old_states: bool = has_old_states
+            ) -> tuple[int, Any]:
                 at = path.split("/")[5] if path.startswith("/eth/v1/beacon/states/") else ""
                 if at == str(end) and path.endswith(("/validators", "/validator_balances")):
-                    for each in found["data"]:
+                    for each in document["data"]:
                         each["balance"] = str(int(each["balance"]) - (lie if each["index"] == str(EARLY) else 0))
-                if not kept and at in ("7", "15", "23"):  # the slashing was before slot 23
+                if not has_old_states and at in ("7", "15", "23"):  # the slashing was before slot 23
                     return 404, {"code": 404, "message": "pruned"}
-                return status, found
+                return status, document
 
             chain = wrong(node, lies).chain
             before = await chain.block(10 * 8)
             span = Span(10 * 8 + 1, (await chain.heads()).latest.height)
-            found = await chain.collect(span, ["validator_rewards"], before=before)
+            result = await chain.collect(span, ["validator_rewards"], before=before)
             await chain.close()
-            rows = found.tables["validator_rewards"].to_pylist()
-            (told,) = (each for each in rows if (each["validator"], each["epoch"]) == (EARLY, 3 + HALF))
-            slashing[lie, kept] = (told["slashing"], told["unexplained"])
+            rows = result.tables["validator_rewards"].to_pylist()
+            (reward,) = (each for each in rows if (each["validator"], each["epoch"]) == (EARLY, 3 + HALF))
+            slashing[lie, has_old_states] = (reward["slashing"], reward["unexplained"])
     penalty, _ = slashing[0, True]
     assert penalty < -(10**9)
     assert slashing == {
         (0, True): (penalty, 0),
         (1000, True): (penalty, -1000),
-        # A score of inactivity would explain it that nobody reaches in so few epochs.
+        # A score of inactivity would explain it that no validator reaches in so few epochs.
         (3 * 10**9 // 2, True): (penalty, -3 * 10**9 // 2),
         (1000, False): (penalty - 1000, 0),
     }

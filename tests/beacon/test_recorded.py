@@ -35,24 +35,24 @@ def recorded(name: str) -> list[dict[str, Any]]:
 
 
 def answer(exchange: dict[str, Any], kind: Any) -> Any:
-    """What an exchange says."""
+    """Decode the response of an exchange."""
     return response_decoder(kind)("node", msgspec.json.encode(exchange["json"])).data
 
 
 def test_the_reward_of_a_block_of_mainnet_is_the_sum_of_its_parts() -> None:
     block, _ = recorded("rewards")
-    found = answer(block, BlockReward)
-    assert (found.proposer_index, found.total) == (1515282, 42294581)
-    assert (found.attestations, found.sync_aggregate) == (40696997, 1597584)
+    reward = answer(block, BlockReward)
+    assert (reward.proposer_index, reward.total) == (1515282, 42294581)
+    assert (reward.attestations, reward.sync_aggregate) == (40696997, 1597584)
 
 
 def test_the_rewards_of_two_validators_of_mainnet_are_9704_gwei_each() -> None:
-    found = answer(recorded("rewards")[1], AttestationRewards)
-    assert {each.validator_index: each.source + each.target + each.head for each in found.total_rewards} == {
+    rewards = answer(recorded("rewards")[1], AttestationRewards)
+    assert {each.validator_index: each.source + each.target + each.head for each in rewards.total_rewards} == {
         195766: 9704,
         198275: 9704,
     }
-    ideal = {each.effective_balance: each.source + each.target + each.head for each in found.ideal_rewards}
+    ideal = {each.effective_balance: each.source + each.target + each.head for each in rewards.ideal_rewards}
     assert ideal[32 * 10**9] == 9704
 
 
@@ -60,34 +60,35 @@ def test_a_validator_of_mainnet_that_has_left_is_read_as_the_node_tells_it() -> 
     version, *validators = recorded("validators")
     assert answer(version, NodeVersion).version.startswith("Lighthouse")
     for exchange in validators:
-        (found,) = answer(exchange, list[ValidatorState])
-        assert (found.index, found.balance, found.status) == (44, 0, "withdrawal_done")
-        assert (found.validator.exit_epoch, found.validator.withdrawable_epoch) == (365684, 365940)
+        (state,) = answer(exchange, list[ValidatorState])
+        assert (state.index, state.balance, state.status) == (44, 0, "withdrawal_done")
+        assert (state.validator.exit_epoch, state.validator.withdrawable_epoch) == (365684, 365940)
 
 
 @pytest.mark.parametrize("name", ["capella_7378495", "electra_deposits_151016"])
 def test_the_withdrawals_and_deposits_of_a_recorded_block_are_stored_to_the_gwei(name: str) -> None:
-    wanted = json.loads((RECORDED / "blocks.expected.json").read_text())[name]
+    expected = json.loads((RECORDED / "blocks.expected.json").read_text())[name]
     (exchange,) = recorded(f"blocks/{name}")
     message = answer(exchange, SignedBlock).message
     pair = [(Block(message.slot, "0x", message.parent_root, SPEC.time_us(message.slot)), message)]
-    paid = rows.withdrawals("beacon", SPEC, pair, lambda validator: True).to_pylist()
+    withdrawals = rows.withdrawals("beacon", SPEC, pair, lambda validator: True).to_pylist()
     assert [
         {"index": each["number"], "validator": each["validator"], "address": each["address"], "gwei": each["gwei"]}
-        for each in paid
-    ] == wanted["withdrawals"]
-    assert sum(each["gwei"] for each in paid) == wanted["withdrawals_total_gwei"]
+        for each in withdrawals
+    ] == expected["withdrawals"]
+    assert sum(each["gwei"] for each in withdrawals) == expected["withdrawals_total_gwei"]
     (proposal,) = rows.proposals("beacon", SPEC, [message], lambda validator: True).to_pylist()
-    assert (proposal["validator"], proposal["epoch"]) == (wanted["proposer_index"], wanted["epoch"])
+    assert (proposal["validator"], proposal["epoch"]) == (expected["proposer_index"], expected["epoch"])
     assert (proposal["execution_height"], proposal["execution_hash"], proposal["fee_recipient"]) == (
-        wanted["execution_block_number"],
-        wanted["execution_block_hash"],
-        wanted["fee_recipient"],
+        expected["execution_block_number"],
+        expected["execution_block_hash"],
+        expected["fee_recipient"],
     )
-    if wanted["network"] == "mainnet":
-        assert paid[0]["time"].timestamp() == wanted["timestamp"]
+    if expected["network"] == "mainnet":
+        assert withdrawals[0]["time"].timestamp() == expected["timestamp"]
     deposited = rows.deposits("beacon", SPEC, pair, lambda pubkey, credentials: True).to_pylist()
-    asked = wanted["execution_requests"].get("deposits", [])
+    expected_deposits = expected["execution_requests"].get("deposits", [])
     assert [(each["pubkey"], each["credentials"], each["gwei"], each["number"]) for each in deposited] == [
-        (each["pubkey"], each["withdrawal_credentials"], int(each["amount"]), int(each["index"])) for each in asked
+        (each["pubkey"], each["withdrawal_credentials"], int(each["amount"]), int(each["index"]))
+        for each in expected_deposits
     ]

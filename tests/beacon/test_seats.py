@@ -1,4 +1,4 @@
-"""What a seat in the sync committee is worth, by what one block is told to have brought."""
+"""The reward of a seat in the sync committee, inferred from the rewards of one block."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def block(bits: str | None) -> BlockMessage:
     ],
 )
 def test_what_one_block_brought_tells_it_of_all(bits: str | None, nets: dict[int, int]) -> None:
-    told = {validator: 16_411 * net for validator, net in nets.items()}
-    assert infer_seat_reward(block(bits), PLACES, told) == 16_411
-    assert sync_rewards(block(bits), PLACES, 16_411) == told
+    rewards = {validator: 16_411 * net for validator, net in nets.items()}
+    assert infer_seat_reward(block(bits), PLACES, rewards) == 16_411
+    assert sync_rewards(block(bits), PLACES, 16_411) == rewards
 
 
 @pytest.mark.parametrize(
-    ("bits", "told"),
+    ("bits", "rewards"),
     [
         ("0xffffff", {7: 20, 8: 10, 9: 11}),  # not the same for all
         ("0xffffff", {7: 21, 8: 10, 9: 10}),  # half a gwei a seat
@@ -42,8 +42,8 @@ def test_what_one_block_brought_tells_it_of_all(bits: str | None, nets: dict[int
         ("0x000000", {7: -20, 8: 0, 9: -10}),  # nothing was left to take
     ],
 )
-def test_what_no_one_number_explains_is_told_of_no_other_block(bits: str, told: dict[int, int]) -> None:
-    assert infer_seat_reward(block(bits), PLACES, told) is None
+def test_what_no_one_number_explains_is_told_of_no_other_block(bits: str, rewards: dict[int, int]) -> None:
+    assert infer_seat_reward(block(bits), PLACES, rewards) is None
 
 
 def test_seats_of_which_as_many_signed_as_did_not_tell_nothing() -> None:

@@ -1,4 +1,4 @@
-"""How many spans are read at once: of a whole network, and of what needs one, no more than fit into memory."""
+"""The number of spans read at once, of a whole network and of what needs one, is bounded by memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.beacon.conftest import chain_at
 
 
 @pytest.mark.parametrize(
-    ("contracts", "known", "is_computed", "most"),
+    ("contracts", "known_count", "is_computed", "max_running"),
     [
         ((), 0, False, 2),
         (("7",), 1, False, 5),
@@ -27,24 +27,24 @@ from tests.beacon.conftest import chain_at
     ],
 )
 async def test_what_needs_a_whole_network_is_read_two_spans_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, contracts: Sequence[str], known: int, is_computed: bool, most: int
+    monkeypatch: pytest.MonkeyPatch, contracts: Sequence[str], known_count: int, is_computed: bool, max_running: int
 ) -> None:
-    chain, running, seen = chain_at("http://127.0.0.1:1", concurrency=5), 0, list[int]()
+    chain, running, running_counts = chain_at("http://127.0.0.1:1", concurrency=5), 0, list[int]()
 
     async def collected(span: Span, *_: Any) -> SpanTables:
         nonlocal running
         running += 1
-        seen.append(running)
+        running_counts.append(running)
         await asyncio.sleep(0)
         running -= 1
         return SpanTables(span, {}, None, [], 0, 0, True)
 
     monkeypatch.setattr(chain._collector, "_collect", collected)
-    chain._collector._memos[tuple(range(known))] = Memo(LIMITS)
+    chain._collector._memos[tuple(range(known_count))] = Memo(LIMITS)
     reader = Reader(chain.nodes, None, None)  # type: ignore[arg-type]
     chain._collector._computed[False] = ComputedRewards(reader, is_used=is_computed)
     spans = [Span(first, first + 9) for first in range(0, 50, 10)]
-    found = await asyncio.gather(*(chain.collect(each, ["validators"], contracts) for each in spans))
-    assert [each.span for each in found] == spans
-    assert (max(seen), len(seen)) == (most, len(spans))
+    results = await asyncio.gather(*(chain.collect(each, ["validators"], contracts) for each in spans))
+    assert [each.span for each in results] == spans
+    assert (max(running_counts), len(running_counts)) == (max_running, len(spans))
     await chain.close()

@@ -26,7 +26,7 @@ from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Unavailable
 from chainfolio.localchain.beacon import BeaconRuntime
 from tests.beacon.conftest import CONFIGS, started
-from tests.beacon.test_bad_input import Altered, Patient, same
+from tests.beacon.test_bad_input import Altered, Patient, unchanged
 
 pytestmark = pytest.mark.node
 EARLIER = pytest.mark.slow("an earlier fork with another layout of the state")
@@ -35,8 +35,8 @@ SLOT = 20
 
 
 @dataclass
-class Told:
-    """What a node said, to be altered on its way."""
+class NodeResponse:
+    """A node's response, to be altered on its way."""
 
     status: int
     headers: dict[str, str]
@@ -44,7 +44,7 @@ class Told:
     says_length: int | None = None
 
 
-Alter = Callable[[str, Told], None]
+Alter = Callable[[str, NodeResponse], None]
 
 
 @dataclass
@@ -52,18 +52,18 @@ class Between:
     """A real server between the adapter and a node, which alters what that says."""
 
     url: str = ""
-    asked: list[str] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
 
     @property
     def states(self) -> int:
-        """How many states it was asked for."""
-        return sum(path.startswith(STATE) for path in self.asked)
+        """Number of states that were requested."""
+        return sum(path.startswith(STATE) for path in self.paths)
 
 
 @contextmanager
 def between(node: BeaconRuntime, alter: Alter) -> Iterator[Between]:
     """A server that passes on what a node says, altered."""
-    made = Between()
+    proxy = Between()
 
     class Passing(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -75,40 +75,42 @@ def between(node: BeaconRuntime, alter: Alter) -> Iterator[Between]:
             self._pass(self.rfile.read(int(self.headers["content-length"])))
 
         def _pass(self, body: bytes | None) -> None:
-            made.asked.append(self.path)
-            told = asked(node, self.path, body, self.headers["accept"])
-            alter(self.path, told)
-            self.send_response(told.status)
-            for name, value in told.headers.items():
+            proxy.paths.append(self.path)
+            response = fetch(node, self.path, body, self.headers["accept"])
+            alter(self.path, response)
+            self.send_response(response.status)
+            for name, value in response.headers.items():
                 self.send_header(name, value)
-            self.send_header("content-length", str(told.says_length or len(told.body)))
+            self.send_header("content-length", str(response.says_length or len(response.body)))
             self.end_headers()
-            self.wfile.write(told.body)
-            self.close_connection = told.says_length is not None
+            self.wfile.write(response.body)
+            self.close_connection = response.says_length is not None
 
         def log_message(self, *_: Any) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Passing)
     server.daemon_threads = True
     Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    made.url = f"http://127.0.0.1:{server.server_address[1]}"
+    proxy.url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
-        yield made
+        yield proxy
     finally:
         server.shutdown()
         server.server_close()
 
 
-def asked(node: BeaconRuntime, path: str, body: bytes | None, form: str) -> Told:
-    """What the node itself says."""
+def fetch(node: BeaconRuntime, path: str, body: bytes | None, form: str) -> NodeResponse:
+    """Return the node's own response."""
     request = urllib.request.Request(node.url + path, body, {"accept": form, "content-type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
-            kept = ("content-type", "eth-consensus-version")
-            return Told(answer.status, {each: answer.headers[each] or "" for each in kept}, answer.read())
+            header_names = ("content-type", "eth-consensus-version")
+            return NodeResponse(
+                answer.status, {each: answer.headers[each] or "" for each in header_names}, answer.read()
+            )
     except urllib.error.HTTPError as error:
-        return Told(error.code, {"content-type": "application/json"}, error.read())
+        return NodeResponse(error.code, {"content-type": "application/json"}, error.read())
 
 
 @pytest.fixture(autouse=True)
@@ -131,19 +133,19 @@ def node() -> Iterator[BeaconRuntime]:
 
 def chain_of(*urls: str) -> BeaconChain:
     """The adapter at some nodes."""
-    made = BeaconSettings(adapter="beacon", rpc=list(urls))
-    return build("own", made, Environment(clock=Patient()), configs=CONFIGS)
+    chain_settings = BeaconSettings(adapter="beacon", rpc=list(urls))
+    return build("own", chain_settings, Environment(clock=Patient()), configs=CONFIGS)
 
 
 def in_json(node: BeaconRuntime) -> BeaconChain:
     """The adapter at a node that has no SSZ."""
-    made = BeaconSettings(adapter="beacon", rpc=[node.url])
-    return build("own", made, Environment(clock=Patient()), configs=CONFIGS, transport=Altered(same))
+    chain_settings = BeaconSettings(adapter="beacon", rpc=[node.url])
+    return build("own", chain_settings, Environment(clock=Patient()), configs=CONFIGS, transport=Altered(unchanged))
 
 
-def equal(one: ValidatorTable, other: ValidatorTable) -> bool:
-    """Whether all columns are the same, byte for byte."""
-    pairs = [(getattr(one, each.name), getattr(other, each.name)) for each in fields(ValidatorTable)]
+def equal(first: ValidatorTable, second: ValidatorTable) -> bool:
+    """Return True if all columns are the same, byte for byte."""
+    pairs = [(getattr(first, each.name), getattr(second, each.name)) for each in fields(ValidatorTable)]
     return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
 
 
@@ -152,8 +154,8 @@ async def read(chain: BeaconChain, slot: int = SLOT) -> ValidatorTable:
     return await Registry(chain.nodes).validators(slot, await chain.spec())
 
 
-def unaltered(path: str, told: Told) -> None:
-    """As it is."""
+def unaltered(path: str, response: NodeResponse) -> None:
+    """Leave a response as it is."""
 
 
 @pytest.mark.slow("the same rows of another fork", only=["minimal-64-electra"])
@@ -173,12 +175,12 @@ async def test_rows_of_states_in_ssz_are_those_of_states_in_json(preset: str, sl
         running.do("exit", validators=[9])
         running.do("slash", validators=[11])
         running.advance(slots - 40)
-        with between(running, unaltered) as heard:
-            chains = chain_of(heard.url), in_json(running)
-            one, two = [await chain.collect(Span(0, slots), chain.default_datasets) for chain in chains]
-            assert one.tables == two.tables
-            assert len(one.tables["validator_rewards"]) > 0
-            assert heard.states > 1
+        with between(running, unaltered) as proxy:
+            chains = chain_of(proxy.url), in_json(running)
+            ssz_rows, json_rows = [await chain.collect(Span(0, slots), chain.default_datasets) for chain in chains]
+            assert ssz_rows.tables == json_rows.tables
+            assert len(ssz_rows.tables["validator_rewards"]) > 0
+            assert proxy.states > 1
             for slot in (0, 1, slots - 1):
                 assert equal(await read(chains[0], slot), await read(chains[1], slot))
             for chain in chains:
@@ -191,13 +193,13 @@ async def test_rows_of_states_in_ssz_are_those_of_states_in_json(preset: str, sl
 @pytest.mark.parametrize("size", [1, 7, 121, 5_000, 1 << 20])
 async def test_a_state_may_arrive_in_pieces_of_any_size(node: BeaconRuntime, size: int) -> None:
     chain = chain_of(node.url)
-    spec, told = await chain.spec(), asked(node, f"{STATE}{SLOT}", None, MEDIA_TYPE)
+    spec, response = await chain.spec(), fetch(node, f"{STATE}{SLOT}", None, MEDIA_TYPE)
     layout = state_layout(spec, spec.epoch(SLOT))
     assert layout is not None
     sink = StateSink("node", layout, SLOT, spec.genesis.genesis_validators_root)
-    sink.begin({each.encode(): value for each, value in told.headers.items()}, None)
-    for at in range(0, len(told.body), size):
-        sink.take(told.body[at : at + size])
+    sink.begin({each.encode(): value for each, value in response.headers.items()}, None)
+    for at in range(0, len(response.body), size):
+        sink.take(response.body[at : at + size])
     plain = in_json(node)
     assert equal(sink.table(), await read(plain))
     await chain.close()
@@ -207,38 +209,45 @@ async def test_a_state_may_arrive_in_pieces_of_any_size(node: BeaconRuntime, siz
 # --- nodes that do not offer it --------------------------------------------------------------------------------------
 
 
-def refused(status: int) -> Alter:
-    def alter(path: str, told: Told) -> None:
-        told.status, told.headers, told.body = status, {"content-type": "application/json"}, b'{"message":"no"}'
+def refuse(status: int) -> Alter:
+    def alter(path: str, response: NodeResponse) -> None:
+        response.status, response.headers, response.body = (
+            status,
+            {"content-type": "application/json"},
+            b'{"message":"no"}',
+        )
 
     return alter
 
 
-def as_json(path: str, told: Told) -> None:
-    told.headers, told.body = {"content-type": "application/json", "eth-consensus-version": "electra"}, b'{"data":{}}'
+def as_json(path: str, response: NodeResponse) -> None:
+    response.headers, response.body = (
+        {"content-type": "application/json", "eth-consensus-version": "electra"},
+        b'{"data":{}}',
+    )
 
 
-def as_page(path: str, told: Told) -> None:
-    told.headers, told.body = {"content-type": "text/html"}, b"<html>welcome</html>"
+def as_page(path: str, response: NodeResponse) -> None:
+    response.headers, response.body = {"content-type": "text/html"}, b"<html>welcome</html>"
 
 
-def later_fork(path: str, told: Told) -> None:
-    told.headers["eth-consensus-version"] = "gloas"
+def later_fork(path: str, response: NodeResponse) -> None:
+    response.headers["eth-consensus-version"] = "gloas"
 
 
-def no_fork(path: str, told: Told) -> None:
-    del told.headers["eth-consensus-version"]
+def no_fork(path: str, response: NodeResponse) -> None:
+    del response.headers["eth-consensus-version"]
 
 
-def packed(path: str, told: Told) -> None:
-    told.headers["content-encoding"] = "gzip"
+def packed(path: str, response: NodeResponse) -> None:
+    response.headers["content-encoding"] = "gzip"
 
 
-def hung_up(path: str, told: Told) -> None:
-    told.says_length, told.body = len(told.body), told.body[:15_000]
+def hung_up(path: str, response: NodeResponse) -> None:
+    response.says_length, response.body = len(response.body), response.body[:15_000]
 
 
-OTHERWISE = {str(status): refused(status) for status in (400, 401, 403, 404, 405, 406, 415, 429, 500, 501, 503)} | {
+OTHERWISE = {str(status): refuse(status) for status in (400, 401, 403, 404, 405, 406, 415, 429, 500, 501, 503)} | {
     "JSON": as_json,
     "a page": as_page,
     "a later fork": later_fork,
@@ -253,15 +262,15 @@ OTHERWISE = {str(status): refused(status) for status in (400, 401, 403, 404, 405
 async def test_a_node_that_does_not_bring_a_state_in_ssz_is_asked_for_it_once_and_read_in_json(
     node: BeaconRuntime, how: str
 ) -> None:
-    def alter(path: str, told: Told) -> None:
+    def alter(path: str, response: NodeResponse) -> None:
         if path.startswith(STATE):
-            OTHERWISE[how](path, told)
+            OTHERWISE[how](path, response)
 
-    with between(node, alter) as heard:
-        chain, plain = chain_of(heard.url), in_json(node)
+    with between(node, alter) as proxy:
+        chain, plain = chain_of(proxy.url), in_json(node)
         for slot in (SLOT, SLOT + 1):
             assert equal(await read(chain, slot), await read(plain, slot))
-        assert heard.states == 1
+        assert proxy.states == 1
         await chain.close()
         await plain.close()
 
@@ -269,42 +278,42 @@ async def test_a_node_that_does_not_bring_a_state_in_ssz_is_asked_for_it_once_an
 async def test_of_a_small_network_or_of_unknown_lengths_no_state_is_asked_for(
     node: BeaconRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forget(path: str, told: Told) -> None:
+    def forget(path: str, response: NodeResponse) -> None:
         if path.endswith("/spec"):
-            found = json.loads(told.body)
-            del found["data"]["SYNC_COMMITTEE_SIZE"]
-            told.body = json.dumps(found).encode()
+            document = json.loads(response.body)
+            del document["data"]["SYNC_COMMITTEE_SIZE"]
+            response.body = json.dumps(document).encode()
 
-    with between(node, forget) as heard:
-        chain = chain_of(heard.url)
+    with between(node, forget) as proxy:
+        chain = chain_of(proxy.url)
         assert len(await read(chain)) >= 64
-        assert heard.states == 0
+        assert proxy.states == 0
         await chain.close()
     monkeypatch.setattr("chainfolio.adapters.beacon.registry.PAGE_SIZE", 1_000)
-    with between(node, unaltered) as heard:
-        chain = chain_of(heard.url)
+    with between(node, unaltered) as proxy:
+        chain = chain_of(proxy.url)
         assert len(await read(chain)) >= 64
-        assert heard.states == 0
+        assert proxy.states == 0
         await chain.close()
 
 
 async def test_a_state_that_is_gone_or_not_believed_is_not_asked_for_in_ssz(node: BeaconRuntime) -> None:
-    def gone(path: str, told: Told) -> None:
+    def not_found(path: str, response: NodeResponse) -> None:
         if re.search(r"/states/20/", path):
-            told.status, told.body = 404, b'{"message":"State not found"}'
+            response.status, response.body = 404, b'{"message":"State not found"}'
 
-    def optimistic(path: str, told: Told) -> None:
+    def optimistic(path: str, response: NodeResponse) -> None:
         if re.search(r"/states/20/", path):
-            told.body = json.dumps({**json.loads(told.body), "execution_optimistic": True}).encode()
+            response.body = json.dumps({**json.loads(response.body), "execution_optimistic": True}).encode()
 
-    for alter, kind in ((gone, HistoryUnavailable), (optimistic, Unavailable)):
-        with between(node, alter) as heard:
-            chain = chain_of(heard.url)
+    for alter, kind in ((not_found, HistoryUnavailable), (optimistic, Unavailable)):
+        with between(node, alter) as proxy:
+            chain = chain_of(proxy.url)
             registry, spec = Registry(chain.nodes), await chain.spec()
             await registry.validators(SLOT - 1, spec)
             with pytest.raises(kind):
                 await registry.validators(SLOT, spec)
-            assert heard.states == 1
+            assert proxy.states == 1
             await chain.close()
 
 
@@ -312,7 +321,7 @@ async def test_a_state_that_is_gone_or_not_believed_is_not_asked_for_in_ssz(node
 
 
 @dataclass
-class Written:
+class StateBytes:
     """A state, its offsets by the names of its lists, and where these are written."""
 
     body: bytearray
@@ -320,53 +329,53 @@ class Written:
 
     @property
     def offsets(self) -> Mapping[str, int]:
-        """Where each list begins."""
-        return {name: self.read(place) for name, place in self.layout.lists.items()}
+        """Offsets at which each list begins."""
+        return {name: self.read(offset) for name, offset in self.layout.lists.items()}
 
-    def read(self, place: int) -> int:
+    def read(self, offset: int) -> int:
         """An offset."""
-        return int.from_bytes(self.body[place : place + 4], "little")
+        return int.from_bytes(self.body[offset : offset + 4], "little")
 
     def point(self, name: str, to: int) -> None:
         """Let the list begin elsewhere."""
-        place = self.layout.lists[name]
-        self.body[place : place + 4] = to.to_bytes(4, "little")
+        offset = self.layout.lists[name]
+        self.body[offset : offset + 4] = to.to_bytes(4, "little")
 
 
-def cut(name: str, more: int) -> Callable[[Written], None]:
-    def alter(state: Written) -> None:
-        del state.body[state.offsets[name] + more :]
+def cut(name: str, size: int) -> Callable[[StateBytes], None]:
+    def alter(state: StateBytes) -> None:
+        del state.body[state.offsets[name] + size :]
 
     return alter
 
 
-def moved(name: str, by: int) -> Callable[[Written], None]:
+def move_list(name: str, by: int) -> Callable[[StateBytes], None]:
     return lambda state: state.point(name, state.offsets[name] + by)
 
 
-def pointed(name: str, to: int) -> Callable[[Written], None]:
+def pointed(name: str, to: int) -> Callable[[StateBytes], None]:
     return lambda state: state.point(name, to)
 
 
-def put(place: Callable[[Written], int], content: bytes) -> Callable[[Written], None]:
-    def alter(state: Written) -> None:
-        state.body[place(state) : place(state) + len(content)] = content
+def put(offset: Callable[[StateBytes], int], content: bytes) -> Callable[[StateBytes], None]:
+    def alter(state: StateBytes) -> None:
+        state.body[offset(state) : offset(state) + len(content)] = content
 
     return alter
 
 
-def swapped(state: Written) -> None:
-    one, two = state.offsets["validators"], state.offsets["balances"]
-    state.point("validators", two)
-    state.point("balances", one)
+def swapped(state: StateBytes) -> None:
+    validators, balances = state.offsets["validators"], state.offsets["balances"]
+    state.point("validators", balances)
+    state.point("balances", validators)
 
 
-def nothing(state: Written) -> None:
+def leave_empty(state: StateBytes) -> None:
     state.body.clear()
 
 
-LIES: dict[str, tuple[Callable[[Written], None], str]] = {
-    "nothing at all": (nothing, "breaks off"),
+LIES: dict[str, tuple[Callable[[StateBytes], None], str]] = {
+    "nothing at all": (leave_empty, "breaks off"),
     "cut in the fixed part": (cut("historical_roots", -100), "breaks off"),
     "cut after the fixed part": (cut("historical_roots", 0), "breaks off"),
     "cut before the validators": (cut("validators", -1), "breaks off"),
@@ -378,14 +387,14 @@ LIES: dict[str, tuple[Callable[[Written], None], str]] = {
     "cut in the scores": (cut("inactivity_scores", 5), "breaks off"),
     "cut in the header of the payload": (cut("latest_execution_payload_header", 5), "breaks off"),
     "cut in the last list": (lambda state: state.body.extend(bytes(15)), "a part of a record"),
-    "a first list that begins elsewhere": (moved("historical_roots", 4), "out of order"),
+    "a first list that begins elsewhere": (move_list("historical_roots", 4), "out of order"),
     "offsets of zero": (pointed("balances", 0), "out of order"),
     "offsets that are swapped": (swapped, "out of order"),
     "an offset beyond the state": (pointed("pending_consolidations", 900_000), "breaks off|a part of a record"),
     "an offset beyond all states": (pointed("pending_consolidations", 2**32 - 1), "out of order"),
-    "a part of a validator": (moved("balances", -1), "a part of a record"),
-    "validators that are balances": (moved("balances", -121 * 8), "another number"),
-    "fewer participants": (moved("inactivity_scores", -8), "another number"),
+    "a part of a validator": (move_list("balances", -1), "a part of a record"),
+    "validators that are balances": (move_list("balances", -121 * 8), "another number"),
+    "fewer participants": (move_list("inactivity_scores", -8), "another number"),
     "another slot": (put(lambda state: state.layout.slot, (SLOT + 1).to_bytes(8, "little")), "of slot 21"),
     "another network": (put(lambda state: state.layout.root, b"x" * 32), "of another network"),
     "a flag of two": (put(lambda state: state.offsets["validators"] + 88, b"\x02"), "that is none"),
@@ -395,14 +404,14 @@ LIES: dict[str, tuple[Callable[[Written], None], str]] = {
 
 
 async def lied(node: BeaconRuntime, alter: Alter, says: str) -> None:
-    """What is read of such a node is a BadAnswer, and the next node's answer is read."""
+    """Check that reading such a node raises BadAnswer, and that the next node's answer is read."""
 
-    def altered(path: str, told: Told) -> None:
+    def altered(path: str, response: NodeResponse) -> None:
         if path.startswith(STATE):
-            alter(path, told)
+            alter(path, response)
 
-    with between(node, altered) as heard:
-        chain, both, plain = chain_of(heard.url), chain_of(heard.url, node.url), in_json(node)
+    with between(node, altered) as proxy:
+        chain, both, plain = chain_of(proxy.url), chain_of(proxy.url, node.url), in_json(node)
         with pytest.raises(BadAnswer, match=says):
             await read(chain)
         both.nodes.endpoints[1].health.latency_s = 60.0  # the liar is asked first
@@ -419,44 +428,44 @@ async def test_what_is_no_such_state_is_refused(node: BeaconRuntime, how: str) -
     layout = state_layout(spec, spec.epoch(SLOT))
     assert layout is not None
 
-    def alter(path: str, told: Told) -> None:
-        state = Written(bytearray(told.body), layout)
+    def alter(path: str, response: NodeResponse) -> None:
+        state = StateBytes(bytearray(response.body), layout)
         LIES[how][0](state)
-        told.body = bytes(state.body)
+        response.body = bytes(state.body)
 
     await lied(node, alter, LIES[how][1])
 
 
 async def test_a_state_of_another_fork_slot_or_size_than_it_says_is_refused(node: BeaconRuntime) -> None:
-    def other_fork(path: str, told: Told) -> None:
-        told.headers["eth-consensus-version"] = "deneb"
+    def other_fork(path: str, response: NodeResponse) -> None:
+        response.headers["eth-consensus-version"] = "deneb"
 
-    def other_slot(path: str, told: Told) -> None:
-        told.body = asked(node, f"{STATE}{SLOT - 1}", None, MEDIA_TYPE).body
+    def other_slot(path: str, response: NodeResponse) -> None:
+        response.body = fetch(node, f"{STATE}{SLOT - 1}", None, MEDIA_TYPE).body
 
-    def huge(path: str, told: Told) -> None:
-        told.says_length = MAX_STATE + 1
+    def huge(path: str, response: NodeResponse) -> None:
+        response.says_length = MAX_STATE + 1
 
     lies = {"of the fork `deneb`": other_fork, "of slot 19": other_slot, "of more than 1024 MiB": huge}
     for says, alter in lies.items():
         await lied(node, alter, says)
 
 
-def taken(sink: StateSink, body: bytes) -> ValidatorTable:
-    """What a sink makes of a body."""
+def decode_table(sink: StateSink, body: bytes) -> ValidatorTable:
+    """Return the table that a sink makes of a body."""
     sink.take(body)
     return sink.table()
 
 
 async def test_noise_is_never_a_state(node: BeaconRuntime) -> None:
     chain, chance = chain_of(node.url), np.random.default_rng(7)
-    spec, told = await chain.spec(), asked(node, f"{STATE}{SLOT}", None, MEDIA_TYPE)
+    spec, response = await chain.spec(), fetch(node, f"{STATE}{SLOT}", None, MEDIA_TYPE)
     await chain.close()
     layout = state_layout(spec, spec.epoch(SLOT))
     assert layout is not None
     for _ in range(300):
-        body = bytearray(told.body[: chance.integers(0, len(told.body))])
-        for place in chance.integers(0, max(1, len(body)), 4):
-            body[place : place + 1] = chance.bytes(1)
+        body = bytearray(response.body[: chance.integers(0, len(response.body))])
+        for offset in chance.integers(0, max(1, len(body)), 4):
+            body[offset : offset + 1] = chance.bytes(1)
         with pytest.raises(BadAnswer):
-            taken(StateSink("node", layout, SLOT, spec.genesis.genesis_validators_root), bytes(body))
+            decode_table(StateSink("node", layout, SLOT, spec.genesis.genesis_validators_root), bytes(body))

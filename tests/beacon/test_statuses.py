@@ -1,4 +1,4 @@
-"""Every state of a validator and every kind of credentials, on a real server beside a chain that runs here; and what
+"""Every state of a validator and every kind of credentials, on a real server over a local chain; and what
 others deposit for a validator."""
 
 from __future__ import annotations
@@ -72,52 +72,52 @@ def node() -> Iterator[BeaconRuntime]:
 
 
 @pytest.fixture(scope="module")
-def grown() -> Iterator[BeaconRuntime]:
-    """That chain 80 slots later; tests only read it."""
+def grown_node() -> Iterator[BeaconRuntime]:
+    """Yield that chain 80 slots later; tests only read it."""
     with lived() as running:
         running.advance(80)
         yield running
 
 
-def settings_of(node: BeaconRuntime, folder: Path, more: str = "") -> Path:
+def settings_of(node: BeaconRuntime, folder: Path, extra: str = "") -> Path:
     config = folder / "chainfolio.toml"
-    config.write_text(f'[chains.own]\nadapter = "beacon"\nrpc = ["{node.url}"]\n{more}')
+    config.write_text(f'[chains.own]\nadapter = "beacon"\nrpc = ["{node.url}"]\n{extra}')
     return config
 
 
 def states(node: BeaconRuntime) -> dict[int, dict[str, Any]]:
     """The validators that are looked at, as the node tells them now."""
-    asked = ",".join(map(str, (EXITED, SLASHED, NEW, OF_BLS)))
-    rows = node.call(f"/eth/v1/beacon/states/head/validators?id={asked}")["data"]
+    indexes = ",".join(map(str, (EXITED, SLASHED, NEW, OF_BLS)))
+    rows = node.call(f"/eth/v1/beacon/states/head/validators?id={indexes}")["data"]
     return {int(each["index"]): each for each in rows}
 
 
 async def test_the_nine_states_of_a_node_are_the_eight_of_the_service(node: BeaconRuntime, tmp_path: Path) -> None:
-    seen: dict[str, str] = {}
+    statuses: dict[str, str] = {}
     async with served(load(settings_of(node, tmp_path))) as client:
         for _ in range(400):
             await asyncio.to_thread(node.advance, 1)
-            for index, told in (await asyncio.to_thread(states, node)).items():
-                if told["status"] not in seen:
-                    status, found = await client.get(f"/details/index/{index}")
-                    assert status == 200, found
-                    seen[told["status"]] = found["validator"]["status"]
-                    assert found["validator"]["slashed"] == told["validator"]["slashed"]
-            if len(seen) == len(NINE):
+            for index, state in (await asyncio.to_thread(states, node)).items():
+                if state["status"] not in statuses:
+                    status, document = await client.get(f"/details/index/{index}")
+                    assert status == 200, document
+                    statuses[state["status"]] = document["validator"]["status"]
+                    assert document["validator"]["slashed"] == state["validator"]["slashed"]
+            if len(statuses) == len(NINE):
                 break
-    assert seen == NINE
+    assert statuses == NINE
 
 
-async def test_credentials_of_every_prefix_say_to_whom_they_withdraw(grown: BeaconRuntime, tmp_path: Path) -> None:
-    node = grown
+async def test_credentials_of_every_prefix_say_to_whom_they_withdraw(grown_node: BeaconRuntime, tmp_path: Path) -> None:
+    node = grown_node
     async with served(load(settings_of(node, tmp_path))) as client:
         for index, prefix in ((OF_BLS, 0), (NEW, 1), (COMPOUNDING, 2)):
-            status, found = await client.get(f"/details/index/{index}")
-            told = node.call(f"/eth/v1/beacon/states/head/validators/{index}")["data"]["validator"]
-            credential = told["withdrawal_credentials"]
-            assert status == 200, found
+            status, document = await client.get(f"/details/index/{index}")
+            validator = node.call(f"/eth/v1/beacon/states/head/validators/{index}")["data"]["validator"]
+            credential = validator["withdrawal_credentials"]
+            assert status == 200, document
             assert int(credential[2:4], 16) == prefix
-            assert found["withdrawalCredentials"] == {
+            assert document["withdrawalCredentials"] == {
                 "prefix": prefix,
                 "credential": credential,
                 "address": f"0x{credential[-40:]}" if prefix else None,
@@ -127,17 +127,17 @@ async def test_credentials_of_every_prefix_say_to_whom_they_withdraw(grown: Beac
 @pytest.mark.slow("a history of its own for each way to choose", fast=["address"])
 @pytest.mark.parametrize("chosen", ["", "index", "key", "address"])
 def test_a_deposit_that_somebody_else_makes_is_a_row_of_its_validator(
-    grown: BeaconRuntime, tmp_path: Path, chosen: str
+    grown_node: BeaconRuntime, tmp_path: Path, chosen: str
 ) -> None:
-    node = grown
-    told = node.call(f"/eth/v1/beacon/states/head/validators?id={TOPPED_UP},{LEFT}")["data"]
-    (own, pubkey), (others, left) = (
-        (each["validator"]["withdrawal_credentials"], each["validator"]["pubkey"]) for each in told
+    node = grown_node
+    states = node.call(f"/eth/v1/beacon/states/head/validators?id={TOPPED_UP},{LEFT}")["data"]
+    (credentials, pubkey), (other_credentials, exited_key) = (
+        (each["validator"]["withdrawal_credentials"], each["validator"]["pubkey"]) for each in states
     )
     names = {
         "index": [str(TOPPED_UP), str(LEFT)],
-        "key": [pubkey, left],
-        "address": [f"0x{own[-40:]}", f"0x{others[-40:]}"],
+        "key": [pubkey, exited_key],
+        "address": [f"0x{credentials[-40:]}", f"0x{other_credentials[-40:]}"],
     }.get(chosen)
     config = settings_of(node, tmp_path, f"validators = {json.dumps(names)}\n" if names else "")
     assert main(["index", "own", "--config", str(config), "--json"]) == 0
@@ -145,17 +145,19 @@ def test_a_deposit_that_somebody_else_makes_is_a_row_of_its_validator(
     rows = [each for each in stored(system, DEPOSITS) if each["pubkey"] == pubkey]
     rows.sort(key=lambda each: each["item"])
     assert [(each["credentials"], each["gwei"], each["kind"], each["number"]) for each in rows] == [
-        (own, 2 * ETH, "request", NEW + 2),
+        (credentials, 2 * ETH, "request", NEW + 2),
         (STRANGERS, ETH, "request", NEW + 3),
     ]
     credited = [each for each in stored(system, STAKE_CHANGES) if each["validator"] == TOPPED_UP]
     assert sum(each["gwei"] for each in credited if each["kind"] == "deposit") == 3 * ETH
-    exits = [each["kind"] for each in stored(system, STAKE_REQUESTS) if each["pubkey"] == left]
+    exits = [each["kind"] for each in stored(system, STAKE_REQUESTS) if each["pubkey"] == exited_key]
     assert exits == ["exit"]
 
 
-async def test_the_deposits_of_others_are_in_the_answer_of_the_validator(grown: BeaconRuntime, tmp_path: Path) -> None:
-    config = settings_of(grown, tmp_path, f'validators = ["{TOPPED_UP}"]\n')
+async def test_the_deposits_of_others_are_in_the_answer_of_the_validator(
+    grown_node: BeaconRuntime, tmp_path: Path
+) -> None:
+    config = settings_of(grown_node, tmp_path, f'validators = ["{TOPPED_UP}"]\n')
     assert await asyncio.to_thread(main, ["index", "own", "--config", str(config), "--json"]) == 0
     async with served(load(config)) as client:
         status, page = await client.get(f"/deposits/index/{TOPPED_UP}")
@@ -191,9 +193,9 @@ def test_a_validator_that_was_chosen_before_there_was_one_has_all_its_rows_from_
     (credited,) = (each for each in stored(system, STAKE_CHANGES) if each["validator"] == NEW)
     assert (credited["kind"], credited["gwei"]) == ("deposit", 32 * ETH)
     assert {each["validator"] for each in stored(system, VALIDATORS)} == {NEW}
-    # Whose index was still nobody's, the other new key might have got it; the top-ups are those of somebody else.
-    others = {each["pubkey"] for each in stored(system, DEPOSITS)} - {first["pubkey"]}
-    assert others <= ({second["pubkey"]} if "index" in chosen else set())
+    # While its index was free, the other new key might have got it; the top-ups are not by the owner.
+    other_keys = {each["pubkey"] for each in stored(system, DEPOSITS)} - {first["pubkey"]}
+    assert other_keys <= ({second["pubkey"]} if "index" in chosen else set())
 
 
 async def test_the_first_deposit_of_a_validator_chosen_by_its_index_is_in_its_answer(
@@ -212,13 +214,15 @@ def address_in(credentials: str) -> str:
     return f"0x{credentials[-40:]}"
 
 
-def without_queue(told: Callable[[Reader, int], Awaitable[Deposits]]) -> Callable[[Reader, int], Awaitable[Deposits]]:
-    """As of a node that says what was credited, and not what waits now."""
+def without_queue(
+    read_deposits: Callable[[Reader, int], Awaitable[Deposits]],
+) -> Callable[[Reader, int], Awaitable[Deposits]]:
+    """Read deposits as of a node that says what was credited, and not what waits now."""
 
     async def pending_deposits(reader: Reader, slot: int) -> Deposits:
         if reader.selection == ():
             raise HistoryUnavailable("a node", slot, "404 for a slot that it has passed")
-        return await told(reader, slot)
+        return await read_deposits(reader, slot)
 
     return pending_deposits
 
@@ -229,7 +233,7 @@ def without_queue(told: Callable[[Reader, int], Awaitable[Deposits]]) -> Callabl
 def test_what_others_deposit_for_a_validator_that_waits_is_a_row_where_it_was_chosen_by_its_address(
     node: BeaconRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: tuple[int, ...], tells_queue: bool
 ) -> None:
-    """The second deposit names somebody else, and comes while the first waits: the registry has no validator yet."""
+    """Make a second deposit with other credentials while the first waits: the registry has no validator yet."""
     node.advance(1)
     waiting = node.call("/eth/v1/beacon/states/head/pending_deposits")["data"]
     first = next(each for each in waiting if int(each["amount"]) == 32 * ETH)
@@ -250,7 +254,7 @@ def test_what_others_deposit_for_a_validator_that_waits_is_a_row_where_it_was_ch
         (ETH, STRANGERS),
         (32 * ETH, first["withdrawal_credentials"]),
     ]
-    others = {each["pubkey"] for each in stored(system, DEPOSITS)} - {first["pubkey"]}
-    assert bool(others) == (len(pieces) > 1 and not tells_queue)  # it may be theirs, as far as anybody says
+    other_keys = {each["pubkey"] for each in stored(system, DEPOSITS)} - {first["pubkey"]}
+    assert bool(other_keys) == (len(pieces) > 1 and not tells_queue)  # it may be theirs, as far as anybody says
     credited = [each for each in stored(system, STAKE_CHANGES) if each["validator"] == NEW]
     assert sum(each["gwei"] for each in credited if each["kind"] == "deposit") == 33 * ETH
