@@ -21,8 +21,7 @@ from chainfolio.api.failures import READING
 from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, one_of, quoted
 from chainfolio.api.portfolio import IncludeImages
 from chainfolio.api.router import get
-from chainfolio.engine.results import MAX_PAGE, TransactionFilter
-from chainfolio.engine.transactions.page_positions import ListPosition
+from chainfolio.engine.results import MAX_PAGE, ListPosition, TransactionFilter
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.transactions import Transactions, TransactionType
 from chainfolio.settings import Settings

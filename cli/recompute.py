@@ -19,10 +19,10 @@ from chainfolio.cli.common import Commands, add_csv, count_text, money, show_csv
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.progress_bar import watch
 from chainfolio.engine.named_accounts import on_chains
-from chainfolio.engine.prices.store import PriceStore
 from chainfolio.engine.recompute.executors import EXECUTORS, Executor
 from chainfolio.engine.recompute.partitions import Task, partitions
 from chainfolio.engine.requests.days import parse_day
+from chainfolio.engine.stored_prices.store import PriceStore
 from chainfolio.errors import BadRequest
 
 if TYPE_CHECKING:

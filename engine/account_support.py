@@ -14,6 +14,7 @@ from chainfolio.errors import NotSupported
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
+    from chainfolio.chains import Chain
 
 NAMES: Final = {"evm": "EVM"}  # kinds whose name is not their key with a capital letter
 
@@ -21,6 +22,11 @@ NAMES: Final = {"evm": "EVM"}  # kinds whose name is not their key with a capita
 def no_chain_reason(kind: str) -> str:
     """Return the reason why accounts of a kind cannot be read: no chain of the kind is configured."""
     return f"No {NAMES.get(kind, kind.capitalize())} chain is configured"
+
+
+def addresses_of(chain: Chain, accounts: Sequence[Account]) -> list[str]:
+    """Return the addresses of the accounts of the chain's kind."""
+    return [each.address for each in accounts if each.kind == chain.kind]
 
 
 def split_supported(

@@ -15,7 +15,6 @@ from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.facts import Options
 
 if TYPE_CHECKING:
-    from chainfolio.engine.transactions.page_positions import ListPosition
     from chainfolio.portfolio.pnl.trade_value import Strengths
     from chainfolio.portfolio.transactions import Transactions
 
@@ -235,6 +234,23 @@ class ApprovalsPage:
     permit2_allowances: tuple[Permit2Allowance, ...] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     issues: tuple[Issue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListPosition:
+    """The end of a page in a list of transactions. Stored in bookmarks: its field names stay.
+
+    Attributes:
+        count: Number of records up to here.
+        place: Sort key of the last record: time in microseconds, height, index in the block, hash, chain, account.
+        shown: Names of the rows up to here whose blocks could still be replaced.
+        pending: Names of such rows behind this position.
+    """
+
+    count: int
+    place: tuple[int, int, int, str, str, str]
+    shown: frozenset[bytes] = frozenset()
+    pending: frozenset[bytes] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

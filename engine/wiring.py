@@ -13,12 +13,12 @@ from chainfolio.capabilities import Capability, find_capability
 from chainfolio.engine.prices.fiat import Fiat
 from chainfolio.engine.prices.rate_store import RateStore
 from chainfolio.engine.prices.rates import PriceReader, Rates
-from chainfolio.engine.prices.store import PriceStore
 from chainfolio.engine.results import ChainFact
 from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook, token_images, token_list
 from chainfolio.engine.snapshots.token_registry import TokenRegistry
+from chainfolio.engine.stored_prices.store import PriceStore
 from chainfolio.engine.validators.stakes import WITHDRAWALS_DATASET, Stakes
 from chainfolio.errors import BadSettings
 from chainfolio.indexer.file_versions import FileVersion

@@ -42,7 +42,7 @@ BOUNDS = {
     "chainfolio/supervisor.py::_run": SERVICE,
     "chainfolio/supervisor.py::repeated": SERVICE,
     "engine/history/day_blocks.py::final_before": "takes the days that it is given",
-    "engine/prices/past_prices.py::_read": "fewer blocks each round, or an error",
+    "engine/stored_prices/past_prices.py::_read": "fewer blocks each round, or an error",
     "engine/requests/transactions.py::transaction_pages": "each page begins behind the one before; asks the index",
     "engine/reconcile/reconciler.py::_search": "halves the movements of each asset; --max-requests",
     "engine/reconcile/current_balances.py::_histories": PIECES,

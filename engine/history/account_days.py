@@ -12,9 +12,9 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from chainfolio.engine.account_support import addresses_of
 from chainfolio.engine.gains.pnl import GainsResult, PnlRequest, all_records, gains_until
 from chainfolio.engine.history.day_blocks import midnight_us
-from chainfolio.engine.history.past_days import addresses_of
 from chainfolio.engine.history.snapshot_store import DaySnapshot, SnapshotStore
 from chainfolio.engine.prices.conversion import Conversion
 from chainfolio.engine.record_source import RecordSource

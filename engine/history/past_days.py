@@ -20,7 +20,7 @@ from chainfolio.block_search import FORGOTTEN, first_served
 from chainfolio.blocks import Block, Span
 from chainfolio.contracts import Issue, Snapshot
 from chainfolio.engine import reconciliations as reconciled
-from chainfolio.engine.account_support import split_supported
+from chainfolio.engine.account_support import addresses_of, split_supported
 from chainfolio.engine.history.day_blocks import DayBlocks, midnight_us
 from chainfolio.engine.history.joint_reads import JointChain
 from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot, SnapshotStore, snapshot_of
@@ -361,11 +361,6 @@ class History:
             retry=failed,
             unindexed=state[address, block.height] if of_index else "",
         )
-
-
-def addresses_of(chain: Chain, accounts: Sequence[Account]) -> list[str]:
-    """Return the addresses of the accounts of the chain's kind."""
-    return [each.address for each in accounts if each.kind == chain.kind]
 
 
 def _partial(valuation: Valuation, address: str) -> tuple[Issue, ...]:

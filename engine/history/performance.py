@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from chainfolio import amounts
 from chainfolio.blocks import Block
+from chainfolio.engine.account_support import addresses_of
 from chainfolio.engine.history.contained_deposits import ContainedDeposits
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.day_values import DayValue, day_values
 from chainfolio.engine.history.missing_prices import with_missing_prices
-from chainfolio.engine.history.past_days import ABSENT, PENDING, History, addresses_of
+from chainfolio.engine.history.past_days import ABSENT, PENDING, History
 from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot
 from chainfolio.engine.history.value_changes import value_changes
 from chainfolio.engine.prices.conversion import Conversion

@@ -1,1 +1,1 @@
-"""Prices and rates of past blocks and moments, with the reasons for each."""
+"""Quoted prices with the reasons for each, rates of currencies, and the conversion of values."""

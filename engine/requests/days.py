@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from chainfolio.engine.account_support import addresses_of
 from chainfolio.engine.history.day_blocks import days_from
 from chainfolio.engine.history.day_values import DayValue, day_values
 from chainfolio.engine.history.missing_prices import with_missing_prices
-from chainfolio.engine.history.past_days import addresses_of
 from chainfolio.errors import BadRequest
 
 if TYPE_CHECKING:

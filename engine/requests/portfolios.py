@@ -48,7 +48,7 @@ def settle_prices(system: IndexedChains) -> None:
     keys = [] if system.keeps_nothing else [chain.key for chain in system.used_chains]
     for key in keys:
         if system.tail.has_prices(key):
-            from chainfolio.engine.prices.store import PriceStore
+            from chainfolio.engine.stored_prices.store import PriceStore
 
             try:
                 PriceStore(key, system.lake, system.tail).settle_final()

@@ -22,7 +22,6 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Price, QuotedTokens, Snapshot, Spam, Token
 from chainfolio.engine import reconciliations as reconciled
-from chainfolio.engine.prices.past_prices import PastPrices
 from chainfolio.engine.snapshots import account_index, collectibles
 from chainfolio.engine.snapshots.account_rows import AccountRows
 from chainfolio.engine.snapshots.build import build_snapshot, price_issues
@@ -33,6 +32,7 @@ from chainfolio.engine.snapshots.replay import Replay, replays
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.engine.snapshots.token_context import TokenContext
 from chainfolio.engine.snapshots.trust import Trust, mark_untrusted
+from chainfolio.engine.stored_prices.past_prices import PastPrices
 from chainfolio.errors import BadAnswer, Reorged
 from chainfolio.plans import Output, Plan, Report, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState, BalanceResult, OpenPosition
@@ -44,7 +44,7 @@ from chainfolio.spans import span
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from chainfolio.engine.prices.store import PriceStore
+    from chainfolio.engine.stored_prices.store import PriceStore
     from chainfolio.engine.validators.stakes import Stakes
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail

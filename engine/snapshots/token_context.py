@@ -17,7 +17,7 @@ from chainfolio.pricing.source_chain import query_sources
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from chainfolio.engine.prices.store import PriceStore
+    from chainfolio.engine.stored_prices.store import PriceStore
 
 
 @dataclass(slots=True)

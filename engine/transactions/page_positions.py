@@ -9,31 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from chainfolio.engine.results import ListPosition
 
 if TYPE_CHECKING:
     from chainfolio.portfolio.activity import Activity
 
 MAX_NAMES: Final = 2_000  # rows that a position names as shown, and as pending: those nearest to its end
 NAME_BYTES: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class ListPosition:
-    """The end of a page in a list of transactions. Stored in bookmarks: its field names stay.
-
-    Attributes:
-        count: Number of records up to here.
-        place: Sort key of the last record: time in microseconds, height, index in the block, hash, chain, account.
-        shown: Names of the rows up to here whose blocks could still be replaced.
-        pending: Names of such rows behind this position.
-    """
-
-    count: int
-    place: tuple[int, int, int, str, str, str]
-    shown: frozenset[bytes] = frozenset()
-    pending: frozenset[bytes] = frozenset()
 
 
 def position_after(

@@ -21,15 +21,15 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Spans
 from chainfolio.chains import Chain
 from chainfolio.contracts import Issue, Token, TransactionDetails
-from chainfolio.engine.prices.past_prices import Prices
-from chainfolio.engine.results import TransactionFilter
+from chainfolio.engine.results import ListPosition, TransactionFilter
 from chainfolio.engine.rows import check_transaction_count
 from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S, Snapshotter
 from chainfolio.engine.stored_heads import StoredHeads
+from chainfolio.engine.stored_prices.past_prices import Prices
 from chainfolio.engine.transactions.activities import Activities, indexed_hashes, missing, read_activities
 from chainfolio.engine.transactions.index_gaps import IndexGap, bounds, end_times
 from chainfolio.engine.transactions.lookups import Lookups
-from chainfolio.engine.transactions.page_positions import ListPosition, position_after, remaining
+from chainfolio.engine.transactions.page_positions import position_after, remaining
 from chainfolio.engine.transactions.page_tokens import PageTokens
 from chainfolio.engine.transactions.subjects import Subject
 from chainfolio.engine.validators.stakes import PROTOCOL

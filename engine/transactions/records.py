@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from chainfolio.chains import Chain
 from chainfolio.engine import reconciliations as reconciled
-from chainfolio.engine.account_support import split_supported
+from chainfolio.engine.account_support import addresses_of, split_supported
 from chainfolio.engine.chain_blocks import configured_chain
-from chainfolio.engine.history.past_days import addresses_of
 from chainfolio.engine.results import TransactionFilter, TransactionsPage
 from chainfolio.engine.snapshots import account_index
 from chainfolio.engine.snapshots.snapshotter import Snapshotter

@@ -23,12 +23,12 @@ from chainfolio.engine.results import (
     ChainFact,
     ChainReadiness,
     EventPosition,
+    ListPosition,
     Readiness,
     SyncStatus,
     TransactionFilter,
     TransactionsPage,
 )
-from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.environment import Environment
 from chainfolio.errors import NotSupported
 from chainfolio.indexer.registry import Protocol, Registry

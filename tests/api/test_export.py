@@ -16,8 +16,7 @@ from msgspec import structs
 
 from chainfolio.api.export_slots import MAX_EXPORTS, MAX_PER_ACCOUNT, MAX_WAITING, ExportSlots
 from chainfolio.assets import Account
-from chainfolio.engine.results import TransactionFilter, TransactionsPage
-from chainfolio.engine.transactions.page_positions import ListPosition
+from chainfolio.engine.results import ListPosition, TransactionFilter, TransactionsPage
 from chainfolio.errors import Unavailable
 from chainfolio.portfolio.transactions import Transactions
 from tests.api.conftest import Ask

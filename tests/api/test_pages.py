@@ -10,8 +10,7 @@ from typing import Any
 
 from chainfolio.api.serve import listening
 from chainfolio.blocks import Block
-from chainfolio.engine.results import ApprovalsPage, EventPosition, Permit2Allowance
-from chainfolio.engine.transactions.page_positions import ListPosition
+from chainfolio.engine.results import ApprovalsPage, EventPosition, ListPosition, Permit2Allowance
 from chainfolio.environment import SystemClock
 from chainfolio.storage.state import State
 from tests.api.fakes import ALICE, BOB, KEY, Caller, FakeEngine, FakeKeys, an_app

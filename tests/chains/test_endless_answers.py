@@ -23,7 +23,7 @@ from chainfolio.block_search import block_before, blocks_before
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chain_blocks import MAX_SKIPPED, newest_block_in, times_at
 from chainfolio.engine.history.joint_reads import JointChain
-from chainfolio.engine.prices.past_prices import _Node
+from chainfolio.engine.stored_prices.past_prices import _Node
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Unavailable
 from chainfolio.indexer.collect import Collector

@@ -13,9 +13,9 @@ import pytest
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
-from chainfolio.engine.prices.store import PriceStore
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.engine.stored_prices.store import PriceStore
 from chainfolio.plans import Plan
 from chainfolio.portfolio.compose import portfolio
 from chainfolio.portfolio.document import encode_one

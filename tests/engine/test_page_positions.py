@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.engine.transactions.page_positions import MAX_NAMES, ListPosition, position_after, remaining
+from chainfolio.engine.results import ListPosition
+from chainfolio.engine.transactions.page_positions import MAX_NAMES, position_after, remaining
 from chainfolio.portfolio.activity import Activity, sort_activities
 
 ALICE = "0x" + "a1" * 20

@@ -11,8 +11,8 @@ import pytest
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
-from chainfolio.engine.prices.past_prices import PastPrices
 from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
+from chainfolio.engine.stored_prices.past_prices import PastPrices
 from chainfolio.environment import Environment
 from chainfolio.plans import Plan
 from chainfolio.price_sources import Quotes

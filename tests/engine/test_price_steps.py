@@ -18,8 +18,8 @@ from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.chains import Chain
 from chainfolio.contracts import Price
-from chainfolio.engine.prices.past_prices import MAX_ITERATIONS, PastPrices
-from chainfolio.engine.prices.store import PriceStore
+from chainfolio.engine.stored_prices.past_prices import MAX_ITERATIONS, PastPrices
+from chainfolio.engine.stored_prices.store import PriceStore
 from chainfolio.localchain.trade import set_price
 from chainfolio.plans import Plan
 from chainfolio.price_sources import Quotes
@@ -141,7 +141,7 @@ def test_a_price_that_is_kept_between_two_blocks_counts_for_the_later_one() -> N
 def test_what_is_not_settled_in_the_turns_that_there_are_has_no_price_rather_than_a_wrong_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("chainfolio.engine.prices.past_prices.MAX_ITERATIONS", 1)
+    monkeypatch.setattr("chainfolio.engine.stored_prices.past_prices.MAX_ITERATIONS", 1)
     says = {1: {ETH: "100"}, 2: {ETH: "100000"}, 3: {ETH: "101"}}
     with TemporaryDirectory() as folder:
         prices = asyncio.run(read_prices(Path(folder), [ScriptedSource("s0", says)], [dict.fromkeys(says, (ETH,))]))

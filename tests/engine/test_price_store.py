@@ -18,8 +18,8 @@ from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block, Span
 from chainfolio.contracts import Price
-from chainfolio.engine.prices.past_prices import PastPrices
-from chainfolio.engine.prices.store import PriceStore
+from chainfolio.engine.stored_prices.past_prices import PastPrices
+from chainfolio.engine.stored_prices.store import PriceStore
 from chainfolio.reads import ReadResult
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail, TailBlock

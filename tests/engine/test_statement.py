@@ -13,10 +13,9 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Span
 from chainfolio.chain_results import ChainInfo
 from chainfolio.contracts import Token
-from chainfolio.engine.results import TransactionFilter
+from chainfolio.engine.results import ListPosition, TransactionFilter
 from chainfolio.engine.transactions.activities import Activities
 from chainfolio.engine.transactions.index_gaps import IndexGap
-from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.engine.transactions.pages import Statement
 from chainfolio.engine.transactions.subjects import Subject
 from chainfolio.errors import NotFound, NotIndexed

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chainfolio.engine.transactions.page_positions import ListPosition
+from chainfolio.engine.results import ListPosition
 from chainfolio.errors import NodeBehind
 from chainfolio.localchain.evm import Tx, tx
 from tests.chains.evm import evm

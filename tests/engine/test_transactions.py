@@ -14,12 +14,11 @@ import pytest
 
 from chainfolio.adapters.evm.kind import KIND
 from chainfolio.assets import Asset
-from chainfolio.engine.results import MAX_LOOKUPS, TransactionFilter
+from chainfolio.engine.results import MAX_LOOKUPS, ListPosition, TransactionFilter
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.engine.transactions.function_names import load
 from chainfolio.engine.transactions.lookups import Lookups
-from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.engine.transactions.pages import Statement
 from chainfolio.engine.transactions.subjects import Subject
 from chainfolio.engine.validators.stakes import Stakes

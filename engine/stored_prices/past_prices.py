@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Price
-from chainfolio.engine.prices.steps import BlockSearch, Steps
+from chainfolio.engine.stored_prices.steps import BlockSearch, Steps
 from chainfolio.errors import BadAnswer, SourceError
 from chainfolio.plans import Rounds, Unknown, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
@@ -26,7 +26,7 @@ from chainfolio.reads import Read
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from chainfolio.engine.prices.store import PriceStore
+    from chainfolio.engine.stored_prices.store import PriceStore
 
 MAX_BLOCKS: Final = 20_000  # in the cache; the oldest entries are evicted first
 MAX_ITERATIONS: Final = 16  # of pricing blocks again because a price before them was held back; usually one
