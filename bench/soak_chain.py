@@ -29,7 +29,7 @@ from chainfolio.reads import Read
 from chainfolio.table import Table
 from chainfolio.tables import BLOCKS, TRANSACTIONS, TRANSFERS
 from tests.chains.invented.chainfolio_invented.accounts import Balance
-from tests.chains.invented.chainfolio_invented.chain import About, InventedChain
+from tests.chains.invented.chainfolio_invented.chain import InventedChain, TokenDetails
 
 KEY: Final = "local"
 CAIP2: Final = "eip155:31337"
@@ -290,7 +290,7 @@ class GeneratedChain(InventedChain):
         return [self._answer(each) for each in reads]
 
     def _answer(self, read: Read[Any]) -> Any:
-        if isinstance(read, About):
+        if isinstance(read, TokenDetails):
             return (f"T{read.token[-2:]}", f"Token {read.token[-2:]}", 18)
         return HELD if isinstance(read, Balance) else Unknown("the generated chain has no contracts")
 

@@ -1,4 +1,4 @@
-"""What the index says of accounts at one block, from their rows alone."""
+"""Index reads about accounts at one block, from their rows alone."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ def flows_of(index: ChainIndex, chain: Chain, accounts: Sequence[str], block: Bl
 
 
 def arrivals_of(
-    index: ChainIndex, tokens: Tokens, trusted: Tokens, height: int, listed: Collection[Asset] = ()
+    index: ChainIndex, tokens: Tokens, trusted: Tokens, height: int, listed_tokens: Collection[Asset] = ()
 ) -> dict[str, dict[Asset, TokenArrival]]:
-    """Return how tokens came to accounts up to a height; compare the own actions with those that are read alone."""
+    """Return how tokens came to accounts up to a height; check own actions against those read alone."""
     rows = AccountRows(index, list(tokens), height)
-    arrivals = arrivals_in(rows, tokens, trusted, listed)
-    own = {account: {asset for asset, each in of.items() if each.is_own_action} for account, of in arrivals.items()}
-    assert own_assets_in(rows, tokens, trusted, listed) == own
+    arrivals = arrivals_in(rows, tokens, trusted, listed_tokens)
+    own_actions = {
+        account: {asset for asset, each in of.items() if each.is_own_action} for account, of in arrivals.items()
+    }
+    assert own_assets_in(rows, tokens, trusted, listed_tokens) == own_actions
     return arrivals
 
 

@@ -22,7 +22,7 @@ from chainfolio.table import bucket
 from chainfolio.transport.exchange import HttpResponse, Sink
 from chainfolio.transport.http import HttpTransport
 from tests.beacon.conftest import CONFIGS, ETH, started
-from tests.chains.subject import FINALITY, Asked, Row
+from tests.chains.subject import FINALITY, RequestLog, Row
 
 KEY, VALIDATORS = "own", 64
 EPOCH, SLOT_S = 8, 6  # of the minimal preset
@@ -31,33 +31,33 @@ OWN = ("proposals", "withdrawals", "deposits", "stake_requests")
 
 @dataclass(slots=True)
 class Recording:
-    """A transport that counts what is asked, can be pointed at another node, and is as final as the suite wants."""
+    """A transport that counts requests, can be pointed at another node, and is as final as the suite wants."""
 
     subject: BeaconSubject
     real: HttpTransport
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One exchange with the node of the moment."""
-        return await self.real.post(source, self._asked(url), body, timeout_s)
+        return await self.real.post(source, self._count_request(url), body, timeout_s)
 
     async def get(self, source: str, url: str, timeout_s: float) -> HttpResponse:
-        """The same by the address alone."""
-        posted = await self.real.get(source, self._asked(url), timeout_s)
+        """Send a GET request to the current node."""
+        posted = await self.real.get(source, self._count_request(url), timeout_s)
         return self._less_final(posted) if url.endswith("/head/finality_checkpoints") else posted
 
     async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> HttpResponse:
-        """The same for a sink."""
-        return await self.real.stream(source, self._asked(url), sink, timeout_s)
+        """Stream a response of the current node into a sink."""
+        return await self.real.stream(source, self._count_request(url), sink, timeout_s)
 
-    def _asked(self, url: str) -> str:
-        self.subject.asked.count()
+    def _count_request(self, url: str) -> str:
+        self.subject.request_log.count()
         return url.replace(self.subject.first, self.subject.node.url)
 
     def _less_final(self, posted: HttpResponse) -> HttpResponse:
         posted.give_back()
-        found = json.loads(posted.body)
-        found["data"]["finalized"]["epoch"] = str(max(0, self.subject.height - FINALITY) // EPOCH)
-        return HttpResponse(posted.status, None, json.dumps(found).encode())
+        document = json.loads(posted.body)
+        document["data"]["finalized"]["epoch"] = str(max(0, self.subject.height - FINALITY) // EPOCH)
+        return HttpResponse(posted.status, None, json.dumps(document).encode())
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -80,7 +80,7 @@ class BeaconSubject:
     birth = 1
 
     def __init__(self, blocks: int) -> None:
-        self.asked, self._blocks = Asked(), blocks
+        self.request_log, self._blocks = RequestLog(), blocks
         self.node = started(validators=VALIDATORS)
         self.first = self.node.url
         self._nodes = [self.node]
@@ -98,16 +98,16 @@ class BeaconSubject:
 
     def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> BeaconChain:
         """A new adapter; what it asks is counted. `contracts` are validators."""
-        made = BeaconSettings(
+        chain_settings = BeaconSettings(
             adapter="beacon", rpc=[self.first], span=span, concurrency=3, validators=list(contracts), hedge=False
         )
-        way = Recording(self, HttpTransport(connections=8))
-        return build(KEY, made, Environment(), configs=CONFIGS, transport=way)
+        transport = Recording(self, HttpTransport(connections=8))
+        return build(KEY, chain_settings, Environment(), configs=CONFIGS, transport=transport)
 
     # --- control -----------------------------------------------------------------------------------------------------
 
     def mine(self, blocks: int) -> None:
-        """Blocks in which nobody asks for anything."""
+        """Add blocks without requests of validators."""
         self.node.advance(blocks)
 
     def trade(self, blocks: int, seed: int) -> None:
@@ -115,29 +115,29 @@ class BeaconSubject:
         chance, head = Random(seed), self.height
         end = head + blocks
         while head < end:
-            self._deeds(chance)
+            self._act(chance)
             slots = min(chance.randrange(1, 5), end - head)
             head = self.node.advance(slots, miss=[head + 1] if slots > 2 else [])
 
-    def _deeds(self, chance: Random) -> None:
-        one, other = chance.sample(range(VALIDATORS), 2)
-        self.node.do("deposit", validator=one, amount=chance.randrange(1, 5) * ETH)
+    def _act(self, chance: Random) -> None:
+        depositor, withdrawer = chance.sample(range(VALIDATORS), 2)
+        self.node.do("deposit", validator=depositor, amount=chance.randrange(1, 5) * ETH)
         if chance.random() < 0.3:
             self.node.do("deposit", amount=32 * ETH)
         if chance.random() < 0.5:
-            self.node.do("withdraw", validator=other, amount=chance.randrange(1, ETH))
+            self.node.do("withdraw", validator=withdrawer, amount=chance.randrange(1, ETH))
         if chance.random() < 0.3:
-            self.node.do("consolidate", source=other, target=other)
+            self.node.do("consolidate", source=withdrawer, target=withdrawer)
 
     def reorg(self, depth: int) -> None:
         """Other blocks in the place of the newest; the first of them has another deposit."""
         head = self.height
         self.node.do("rewind", slot=head - depth)
-        self._deeds(Random(head))
+        self._act(Random(head))
         self.node.advance(depth)
 
     def fork(self, depth: int) -> None:
-        """The same script on a second node, then another end."""
+        """Run the same script on a second node, then another end."""
         assert len(self._nodes) == 1, "there is a second node already"
         twin = BeaconSubject(self._blocks)
         assert _root(twin.node, twin.height) == _root(self.node, self.height), "the same script gives the same chain"
@@ -165,20 +165,20 @@ class BeaconSubject:
         raise AssertionError("nobody asks here")
 
     def allowance(self, owner: str, token: str, spender: str, height: int) -> int:
-        """Nobody can allow anything here."""
+        """Return 0: this chain has no allowances."""
         raise AssertionError("nobody asks here")
 
     def rows(self, span: Span) -> Mapping[str, list[Row]]:
         """Block by block, as the node writes it."""
-        found: dict[str, list[Row]] = {name: [] for name in ("blocks", *OWN, *self.no_rows)}
+        rows_by_table: dict[str, list[Row]] = {name: [] for name in ("blocks", *OWN, *self.no_rows)}
         for slot in range(span.first, min(span.last, self.height) + 1):
             try:
                 message = self.node.call(f"/eth/v2/beacon/blocks/{slot}")["data"]["message"]
             except HTTPError:
                 continue
             for name, rows in rows_of_block(message, _root(self.node, slot)).items():
-                found[name] += rows
-        return found
+                rows_by_table[name] += rows
+        return rows_by_table
 
 
 def _root(node: BeaconRuntime, slot: int) -> str:
@@ -189,7 +189,7 @@ def _root(node: BeaconRuntime, slot: int) -> str:
 def rows_of_block(message: Row, root: str) -> dict[str, list[Row]]:
     """The rows of a block, which is of Electra."""
     slot, body = int(message["slot"]), message["body"]
-    payload, asked = body["execution_payload"], body["execution_requests"]
+    payload, requests = body["execution_payload"], body["execution_requests"]
     time = datetime.fromtimestamp(GENESIS_S + slot * SLOT_S, UTC)
     of_slot = {"chain": KEY, "height": slot}
     at = of_slot | {"time": time, "epoch": slot // EPOCH}
@@ -228,9 +228,9 @@ def rows_of_block(message: Row, root: str) -> dict[str, list[Row]]:
                 "credentials": each["withdrawal_credentials"],
                 "gwei": int(each["amount"]),
             }
-            for item, each in enumerate(asked["deposits"])
+            for item, each in enumerate(requests["deposits"])
         ],
-        "stake_requests": [at | row for row in _requests(asked)],
+        "stake_requests": [at | row for row in _requests(requests)],
     }
 
 
@@ -238,13 +238,13 @@ def _of_key(pubkey: str, item: int) -> Row:
     return {"bucket": bucket(pubkey), "pubkey": pubkey, "item": item}
 
 
-def _requests(asked: Row) -> Iterator[Row]:
-    """Of the execution chain: withdrawals first, then consolidations."""
-    for item, each in enumerate(asked["withdrawals"]):
+def _requests(requests: Row) -> Iterator[Row]:
+    """Yield requests of the execution chain: withdrawals first, then consolidations."""
+    for item, each in enumerate(requests["withdrawals"]):
         gwei = int(each["amount"])
         kind = {"kind": "withdrawal" if gwei else "exit", "target": None, "gwei": gwei}
         yield _of_key(each["validator_pubkey"], item) | kind | {"address": each["source_address"].lower()}
-    for item, each in enumerate(asked["consolidations"], len(asked["withdrawals"])):
+    for item, each in enumerate(requests["consolidations"], len(requests["withdrawals"])):
         kind = {"kind": "consolidation", "target": each["target_pubkey"], "gwei": None}
         yield _of_key(each["source_pubkey"], item) | kind | {"address": each["source_address"].lower()}
 

@@ -1,4 +1,4 @@
-"""Every test here runs once for each kind of chain in SUBJECTS. A new kind is one file like `evm.py` and one line.
+"""Every test here runs once for each kind of chain in SUBJECTS. A new kind is a file like `evm.py` and one line.
 
 A test that needs what a subject declares to lack is skipped for it: `needs` names capabilities, `needs_rows` tables.
 That the declarations are true, and no longer than they have to be, is tested in `test_capabilities.py`.
@@ -34,7 +34,7 @@ SUBJECTS: dict[str, Opening] = {
 IN_MEMORY = ("invented", "starknet")
 PARAMS = [pytest.param(name, marks=() if name in IN_MEMORY else pytest.mark.node) for name in SUBJECTS]
 SHARED = [pytest.param(name, marks=(*marks, pytest.mark.xdist_group(name))) for (name,), marks, _ in PARAMS]
-TRADED = 120  # blocks of the chain that all read and nobody changes
+TRADED = 120  # blocks of the chain that all tests read and none changes
 SHORT = 75  # blocks of a chain that one test may change: more than are final behind the head
 
 
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="package", autouse=True)
 def _installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The invented kind as if it were installed: its entry point is found, and with it the rules of its addresses."""
+    """Install the invented kind: its entry point is found, and with it the rules of its addresses."""
     site = tmp_path_factory.mktemp("site")
     info = site / "chainfolio_invented-0.1.0.dist-info"
     info.mkdir()
@@ -59,8 +59,8 @@ def _installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def _look_again() -> None:
-    for kept in (addresses.installed, addresses.burn_addresses, account):
-        kept.cache_clear()
+    for cached_function in (addresses.installed, addresses.burn_addresses, account):
+        cached_function.cache_clear()
 
 
 @pytest.fixture(scope="package", params=SHARED)

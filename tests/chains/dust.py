@@ -1,4 +1,4 @@
-"""A wallet with and without what strangers send, for every kind of chain: what the property of trust compares.
+"""A wallet with and without hostile assets, for every kind of chain: the subject of the property of trust.
 
 A kind takes part with an entry in `KINDS` of `tests/chains/test_dust.py`: it reads one honest wallet of its own with a
 number of hostile assets of each of its `behaviours` added.
@@ -27,7 +27,7 @@ MOMENT: Final = 10  # turns of the event loop in which requests are sent togethe
 
 @dataclass(frozen=True)
 class Work:
-    """What an answer cost its node. `turns` are requests that followed one another: they decide how long it takes."""
+    """Cost of an answer to its node. `turns` are requests that followed one another: they decide how long it takes."""
 
     requests: int
     gas: int = 0
@@ -36,7 +36,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Wallet:
-    """What an answer says of the wallet: its trusted numbers (balances and prices, by name), whether it is complete,
+    """A wallet in an answer: its trusted numbers (balances and prices, by name), whether it is complete,
     how many issues it has; and the work."""
 
     trusted: Mapping[str, object]
@@ -52,7 +52,7 @@ class Turns:
     count: int = 0
     _open: int = 0
 
-    async def sent(self, post: Callable[..., Awaitable[Any]], *given: Any) -> Any:
+    async def count_turn(self, post: Callable[..., Awaitable[Any]], *given: Any) -> Any:
         """Send one request; others of the same moment begin before it ends."""
         self.count += not self._open
         self._open += 1
@@ -70,7 +70,7 @@ def counted_turns(node: type[Any]) -> Iterator[Turns]:
     turns, post = Turns(), node.post
 
     async def posted(*given: Any) -> Any:
-        return await turns.sent(post, *given)
+        return await turns.count_turn(post, *given)
 
     with mock.patch.object(node, "post", posted):
         yield turns
@@ -81,7 +81,7 @@ Mix = Mapping[str, int]  # how many hostile assets there are of each behaviour
 
 @dataclass(frozen=True)
 class DustKind:
-    """One kind of chain: what hostile assets can do there, how a wallet with a mix of them is read, and what work they
+    """One kind of chain: its hostile assets, how a wallet with a mix of them is read, and how much work they
     may cost beyond that of the clean wallet, which is a function of their number alone."""
 
     behaviours: Sequence[str]
@@ -106,19 +106,19 @@ async def wallet_of(
     """Read a wallet as the engine does: its coins, the `trusted` assets by name (the last of them is trusted by an act
     of its own, the others are listed) and `dust`. Positions on trusted assets are trusted numbers, too."""
     head = (await chain.heads()).latest
-    *listed, own = trusted.values()
-    trust = Trust(lambda asset: asset in listed, {account: {own}})
-    wanted = [*trusted.values(), *dust]
-    strangers = trust.untrusted_contracts(wanted)
+    *listed_assets, own_asset = trusted.values()
+    trust = Trust(lambda asset: asset in listed_assets, {account: {own_asset}})
+    requested = [*trusted.values(), *dust]
+    strangers = trust.untrusted_contracts(requested)
     described: dict[Asset, Any] = {}
 
-    def named(held: Any) -> Plan[None]:
-        described.update((yield from chain.describe(sorted(set(held) - described.keys()))))
+    def describe_held(held_assets: Any) -> Plan[None]:
+        described.update((yield from chain.describe(sorted(set(held_assets) - described.keys()))))
 
     reader = chain.account_reader(installed or InstalledProtocols()).at(head)
-    met = Interactions(frozenset(wanted), self_acquired=frozenset([own]))
+    interactions = Interactions(frozenset(requested), self_acquired=frozenset([own_asset]))
     reports = await run_batched(
-        {account: reader.read(account, met, wanted, named)},
+        {account: reader.read(account, interactions, requested, describe_held)},
         lambda reads: chain.answer(mark_untrusted(reads, strangers), head),
         max_rounds=MAX_ROUNDS,
         max_reads=MAX_READS,
@@ -126,11 +126,13 @@ async def wallet_of(
     state: AccountState | None = reports[account].result
     assert state is not None, reports[account].reason
     issues = trust.resolve_issues(state.issues)
-    held, unread = holdings_of({account: state}, {account: dict.fromkeys([*wanted, *state.balances], True)}, trust)
+    holdings, unread = holdings_of(
+        {account: state}, {account: dict.fromkeys([*requested, *state.balances], True)}, trust
+    )
     issues += unread
     numbers: dict[str, object] = {"native": state.native}
     numbers |= {name: state.balances.get(asset) for name, asset in trusted.items()}
-    numbers |= {f"{name}, held": [raw for _, each, raw in held if each == asset] for name, asset in trusted.items()}
+    numbers |= {f"{name}, held": [raw for _, each, raw in holdings if each == asset] for name, asset in trusted.items()}
     numbers |= {f"{name}, named": described.get(asset) for name, asset in trusted.items()}
     positions = [each for each in state.positions if each.required_assets & set(trusted.values())]
     numbers["positions"] = sorted((each.protocol, each.name, sorted(each.supplied.items())) for each in positions)

@@ -28,7 +28,7 @@ from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
 from tests.chains.evm_rows import rows_of_block
 from tests.chains.index import EVERYTHING
-from tests.chains.subject import FINALITY, Asked, Row
+from tests.chains.subject import FINALITY, RequestLog, Row
 
 KEY = "local"
 PLAIN = ("WETH", "USDC", "WBTC", "DAI", "UniswapV2Pair WETH/USDC", "UniswapV2Pair WETH/DAI", "Vault", "SUSHI")
@@ -39,19 +39,19 @@ MOVING = ("aWETH", "aUSDC", "aDAI", "variableDebtWETH", "variableDebtUSDC", "var
 class Recording:
     """A transport that counts what is asked, and can be pointed at another node."""
 
-    asked: Asked
+    request_log: RequestLog
     url: str
     _real: HttpTransport = field(default_factory=HttpTransport)
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One exchange with the node of the moment."""
-        told = json.loads(body)
-        self.asked.count()
-        for request in told if isinstance(told, list) else [told]:
+        document = json.loads(body)
+        self.request_log.count()
+        for request in document if isinstance(document, list) else [document]:
             if request["method"] == "eth_getLogs" and "fromBlock" in request["params"][0]:
-                wanted = request["params"][0]
-                span = Span(int(wanted["fromBlock"], 16), int(wanted["toBlock"], 16))
-                self.asked.spans.append((span, tuple(wanted.get("address", ()))))
+                log_filter = request["params"][0]
+                span = Span(int(log_filter["fromBlock"], 16), int(log_filter["toBlock"], 16))
+                self.request_log.spans.append((span, tuple(log_filter.get("address", ()))))
         return await self._real.post(source, self.url, body, timeout_s)
 
     async def close(self) -> None:
@@ -79,7 +79,7 @@ class EvmSubject:
     approval_standards = frozenset(["erc20", "erc721", "operator"])
 
     def __init__(self, node: LocalNode, folder: Path, blocks: int) -> None:
-        self.node, self.asked, self._folder, self._blocks = node, Asked(), folder, blocks
+        self.node, self.request_log, self._folder, self._blocks = node, RequestLog(), folder, blocks
         self.deployment: Deployment = deploy(node)
         if blocks:
             trade(node, self.deployment, blocks)
@@ -91,15 +91,15 @@ class EvmSubject:
 
     @cached_property
     def accounts(self) -> Sequence[str]:
-        """The ten wallets, three contracts that hold tokens, and somebody who holds nothing."""
+        """Return the ten wallets, three contracts that hold tokens, and an address that holds nothing."""
         holders = [self.deployment.contracts[name] for name in (PLAIN[4], "Vault", "MasterChef")]
         return [each.lower() for each in (*self.deployment.accounts.values(), *holders, "0x" + "12" * 20)]
 
     @cached_property
     def tokens(self) -> Sequence[str]:
         """Plain tokens, and those of the lending market that grow by the second."""
-        named = self.deployment.contracts
-        return [*self.plain, *(named[name].lower() for name in MOVING if name in named)]
+        contracts = self.deployment.contracts
+        return [*self.plain, *(contracts[name].lower() for name in MOVING if name in contracts)]
 
     @cached_property
     def plain(self) -> Sequence[str]:
@@ -109,10 +109,10 @@ class EvmSubject:
     @cached_property
     def events(self) -> Sequence[str]:
         """Swaps and deposits of a pair, and only swaps of another one."""
-        one, other = (self.deployment.contracts[name].lower() for name in PLAIN[4:6])
+        pair, swap_pair = (self.deployment.contracts[name].lower() for name in PLAIN[4:6])
         swap = parse_event("Swap(address indexed sender, uint256, uint256, uint256, uint256, address indexed to)")
         mint = parse_event("Mint(address indexed sender, uint256 amount0, uint256 amount1)")
-        return [swap.filter(one), mint.filter(one), swap.filter(other)]
+        return [swap.filter(pair), mint.filter(pair), swap.filter(swap_pair)]
 
     @property
     def birth(self) -> int:
@@ -144,7 +144,7 @@ class EvmSubject:
 
     def chain(self, *, contracts: Sequence[str] = (), span: int = 25, finality: int = FINALITY) -> EvmChain:
         """A new adapter; what it asks is counted."""
-        transport = Recording(self.asked, self.node.url)
+        transport = Recording(self.request_log, self.node.url)
         self._transports.append(transport)
         settings = EvmSettings(
             rpc=[self.node.url], facts=str(self.facts(finality)), contracts=list(contracts), span=span, concurrency=3
@@ -162,15 +162,15 @@ class EvmSubject:
         chance = Random(seed)
         with self.node.by_hand():
             for _ in range(blocks):
-                for each in self._deeds(chance):
+                for each in self._actions(chance):
                     self.node.send(each)
                 self.node.mine()
 
     def reorg(self, depth: int) -> None:
         """Other blocks in the place of the newest; the first of them moves each kind of thing."""
-        self.node.reorg(depth, self._deeds(Random(self.node.height)))
+        self.node.reorg(depth, self._actions(Random(self.node.height)))
 
-    def _deeds(self, chance: Random) -> list[Tx]:
+    def _actions(self, chance: Random) -> list[Tx]:
         alice, bob, carol = chance.sample([*self.deployment.accounts.values()], 3)
         token, weth = (self.deployment.tokens[symbol].address for symbol in (chance.choice(["USDC", "DAI"]), "WETH"))
         raw = chance.randrange(1, 10**6)
@@ -183,7 +183,7 @@ class EvmSubject:
         ]
 
     def fork(self, depth: int) -> None:
-        """The same script on a second node, then another end."""
+        """Run the same script on a second node, then another end."""
         assert self._spare is None, "there is a second node already"
         self._spare = self._second = LocalNode().start()
         twin = EvmSubject(self._spare, self._folder, self._blocks)
@@ -215,32 +215,36 @@ class EvmSubject:
 
     def allowance(self, owner: str, token: str, spender: str, height: int) -> int:
         """`allowance`."""
-        said = self._number(token, "allowance(address,address)(uint256)", owner, spender, height=height)
-        assert said is not None, f"{token} knows its allowances"
-        return said
+        allowance_raw = self._number(token, "allowance(address,address)(uint256)", owner, spender, height=height)
+        assert allowance_raw is not None, f"{token} knows its allowances"
+        return allowance_raw
 
     def _number(self, to: str, signature: str, *args: Any, height: int) -> int | None:
         if self.node.rpc("eth_getCode", to, hex(height)) == "0x":
             return None
         try:
-            said: int = self.node.call(to, signature, *args, block=height)
+            number: int = self.node.call(to, signature, *args, block=height)
         except RpcError:
             return None
-        return said
+        return number
 
     def rows(self, span: Span) -> Mapping[str, list[Row]]:
         """Block by block, receipt by receipt, log by log."""
-        found: dict[str, list[Row]] = {
+        rows_by_table: dict[str, list[Row]] = {
             name: [] for name in ("blocks", "transactions", "transfers", "approvals", "logs")
         }
         weth = self.deployment.tokens["WETH"].address.lower()
         for height in range(span.first, span.last + 1):
             block = self.node.rpc("eth_getBlockByNumber", hex(height), True)
             receipts = self.node.rpc("eth_getBlockReceipts", hex(height))
-            place = {"chain": KEY, "height": height, "time": datetime.fromtimestamp(int(block["timestamp"], 16), UTC)}
-            for name, rows in rows_of_block(place, block, receipts, weth).items():
-                found[name] += rows
-        return found
+            block_columns = {
+                "chain": KEY,
+                "height": height,
+                "time": datetime.fromtimestamp(int(block["timestamp"], 16), UTC),
+            }
+            for name, rows in rows_of_block(block_columns, block, receipts, weth).items():
+                rows_by_table[name] += rows
+        return rows_by_table
 
 
 @contextmanager

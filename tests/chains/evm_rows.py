@@ -18,14 +18,14 @@ FOR_ALL = topic("ApprovalForAll(address,address,bool)")
 WATCHED = (TRANSFER, SINGLE, BATCH, DEPOSIT, WITHDRAWAL, APPROVAL, FOR_ALL)
 
 
-def rows_of_block(place: Row, block: Row, receipts: Sequence[Row], wrapped: str) -> dict[str, list[Row]]:
+def rows_of_block(block_columns: Row, block: Row, receipts: Sequence[Row], wrapped: str) -> dict[str, list[Row]]:
     """The rows of every table, from a block with its transactions and their receipts."""
-    rows: dict[str, list[Row]] = {"blocks": [block_row(place, block)], "transactions": []}
+    rows: dict[str, list[Row]] = {"blocks": [block_row(block_columns, block)], "transactions": []}
     rows |= {"transfers": [], "approvals": [], "logs": []}
-    for index, (sent, receipt) in enumerate(zip(block["transactions"], receipts, strict=True)):
-        at = place | {"tx_index": index}
-        rows["transactions"].append(transaction_row(at, sent, receipt))
-        rows["transfers"] += native_rows(at, sent, receipt)
+    for index, (transaction, receipt) in enumerate(zip(block["transactions"], receipts, strict=True)):
+        at = block_columns | {"tx_index": index}
+        rows["transactions"].append(transaction_row(at, transaction, receipt))
+        rows["transfers"] += native_rows(at, transaction, receipt)
         for log in receipt["logs"]:
             if log["topics"] and log["topics"][0] in WATCHED:
                 here = at | {"log_index": int(log["logIndex"], 16), "tx_hash": log["transactionHash"]}
@@ -43,9 +43,9 @@ def raw(number: str | int) -> bytes:
     return (int(number, 16) if isinstance(number, str) else number).to_bytes(32, "big")
 
 
-def block_row(place: Row, block: Row) -> Row:
+def block_row(block_columns: Row, block: Row) -> Row:
     """A row of `blocks`."""
-    return place | {
+    return block_columns | {
         "hash": block["hash"],
         "parent": block["parentHash"],
         "miner": block["miner"],
@@ -56,31 +56,31 @@ def block_row(place: Row, block: Row) -> Row:
     }
 
 
-def transaction_row(at: Row, sent: Row, receipt: Row) -> Row:
+def transaction_row(at: Row, transaction: Row, receipt: Row) -> Row:
     """A row of `transactions`."""
     gas_used, price = int(receipt["gasUsed"], 16), int(receipt["effectiveGasPrice"], 16)
     return at | {
-        "hash": sent["hash"],
-        "sender": sent["from"],
-        "recipient": sent["to"],
-        "created": receipt["contractAddress"] if sent["to"] is None else None,
-        "raw": raw(sent["value"]),
-        "nonce": int(sent["nonce"], 16),
-        "type": int(sent["type"], 16),
+        "hash": transaction["hash"],
+        "sender": transaction["from"],
+        "recipient": transaction["to"],
+        "created": receipt["contractAddress"] if transaction["to"] is None else None,
+        "raw": raw(transaction["value"]),
+        "nonce": int(transaction["nonce"], 16),
+        "type": int(transaction["type"], 16),
         "status": int(receipt["status"], 16),
         "gas_used": gas_used,
         "gas_price": raw(price),
         "fee": raw(gas_used * price),
-        "input": bytes.fromhex(sent["input"][2:]),
+        "input": bytes.fromhex(transaction["input"][2:]),
     }
 
 
-def native_rows(at: Row, sent: Row, receipt: Row) -> Iterator[Row]:
+def native_rows(at: Row, transaction: Row, receipt: Row) -> Iterator[Row]:
     """The native coins that one transaction moved."""
-    if int(sent["value"], 16) and receipt["status"] == "0x1":
-        moved = {"sender": sent["from"], "recipient": sent["to"] or receipt["contractAddress"]}
-        here = at | {"log_index": -1, "tx_hash": sent["hash"]}
-        yield transfer(here, "native", None, raw(sent["value"]), **moved)
+    if int(transaction["value"], 16) and receipt["status"] == "0x1":
+        parties = {"sender": transaction["from"], "recipient": transaction["to"] or receipt["contractAddress"]}
+        here = at | {"log_index": -1, "tx_hash": transaction["hash"]}
+        yield transfer(here, "native", None, raw(transaction["value"]), **parties)
 
 
 def transfer(here: Row, standard: str, token: str | None, amount: bytes, **columns: Any) -> Row:
@@ -92,25 +92,29 @@ def transfer(here: Row, standard: str, token: str | None, amount: bytes, **colum
 def transfer_rows(here: Row, log: Row, wrapped: str) -> Iterator[Row]:
     """The movements that one log tells of."""
     topics, data, token = log["topics"], log["data"][2:], log["address"]
-    words = [data[start : start + 64] for start in range(0, len(data), 64)]
+    data_words = [data[start : start + 64] for start in range(0, len(data), 64)]
     parties = [address(each) for each in topics[1:]]
     if topics[0] == TRANSFER and len(topics) == 3:
-        yield transfer(here, "erc20", token, raw(words[0]), sender=parties[0], recipient=parties[1])
+        yield transfer(here, "erc20", token, raw(data_words[0]), sender=parties[0], recipient=parties[1])
     elif topics[0] == TRANSFER:
-        moved = {"sender": parties[0], "recipient": parties[1], "token_id": raw(topics[3])}
-        yield transfer(here, "erc721", token, raw(1), **moved)
+        parties_of_token = {"sender": parties[0], "recipient": parties[1], "token_id": raw(topics[3])}
+        yield transfer(here, "erc721", token, raw(1), **parties_of_token)
     elif topics[0] in (SINGLE, BATCH):
-        moved = dict(zip(("operator", "sender", "recipient"), parties, strict=True))
+        parties_of_token = dict(zip(("operator", "sender", "recipient"), parties, strict=True))
         batch = topics[0] == BATCH
-        count = int(words[2], 16) if batch else 1
+        count = int(data_words[2], 16) if batch else 1
         for item in range(count):
-            identity, amount = (words[3 + item], words[4 + count + item]) if batch else words
-            told = moved | {"item": item, "token_id": raw(identity), "layout": "batch" if batch else None}
-            yield transfer(here, "erc1155", token, raw(amount), **told)
+            identity, amount = (data_words[3 + item], data_words[4 + count + item]) if batch else data_words
+            token_columns = parties_of_token | {
+                "item": item,
+                "token_id": raw(identity),
+                "layout": "batch" if batch else None,
+            }
+            yield transfer(here, "erc1155", token, raw(amount), **token_columns)
     elif topics[0] == DEPOSIT and token == wrapped:
-        yield transfer(here, "wrap", token, raw(words[0]), sender=ZERO, recipient=parties[0])
+        yield transfer(here, "wrap", token, raw(data_words[0]), sender=ZERO, recipient=parties[0])
     elif topics[0] == WITHDRAWAL and token == wrapped:
-        yield transfer(here, "unwrap", token, raw(words[0]), sender=parties[0], recipient=ZERO)
+        yield transfer(here, "unwrap", token, raw(data_words[0]), sender=parties[0], recipient=ZERO)
 
 
 def approval_rows(here: Row, log: Row) -> Iterator[Row]:
@@ -134,6 +138,6 @@ def log_row(here: Row, log: Row) -> Row:
     return here | topics | {"address": log["address"], "data": bytes.fromhex(log["data"][2:])}
 
 
-def address(word: str) -> str:
+def address(data_word: str) -> str:
     """The address in a topic."""
-    return "0x" + word[26:]
+    return "0x" + data_word[26:]

@@ -1,4 +1,4 @@
-"""An index of one chain in a folder of its own, and what lies in it."""
+"""An index of one chain in a temporary folder, and its contents."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class IndexOf(Generic[ChainT]):
         return block
 
     async def materialise(self) -> dict[str, int]:
-        """All derived tables."""
+        """Materialise all derived tables."""
         return await asyncio.to_thread(materialise.materialise, self.lake, self.tail, self.key)
 
     async def snapshot(
@@ -113,8 +113,8 @@ class IndexOf(Generic[ChainT]):
     def rows(self, table: str) -> list[Row]:
         """The rows of lake and tail together, in an order of their own."""
         fresh = arrow_ipc.load((stream for _, stream in self.tail.rows(self.key, table, 0, 2**40)), TABLES[table])
-        found: list[Row] = pa.concat_tables([self.stored(table), fresh]).to_pylist()
-        return in_order(found)
+        stored_rows: list[Row] = pa.concat_tables([self.stored(table), fresh]).to_pylist()
+        return in_order(stored_rows)
 
     def read_all(self) -> dict[str, list[Row]]:
         """The rows of every table that is fetched."""
@@ -122,9 +122,9 @@ class IndexOf(Generic[ChainT]):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables that every kind may fill, and those of its own kind that it indexes."""
-        own = (self.chain.datasets[name].table.name for name in self.datasets)
-        return tuple(dict.fromkeys((*FETCHED, *own)))
+        """Tables that every kind may fill, and those of this kind that it indexes."""
+        kind_tables = (self.chain.datasets[name].table.name for name in self.datasets)
+        return tuple(dict.fromkeys((*FETCHED, *kind_tables)))
 
 
 AnyIndex: TypeAlias = IndexOf[Chain]
@@ -145,7 +145,7 @@ async def index(
     contracts: Sequence[str] = (),
     span: int = 25,
 ) -> AsyncIterator[IndexOf[ChainT]]:
-    """An index in a folder; what an earlier one left there is there again. `datasets`: those of the subject."""
+    """Open an index in a folder, with what an earlier one stored there. `datasets`: those of the subject."""
     datasets = tuple(datasets or subject.datasets)
     events = tuple(subject.events) if "events" in datasets else ()
     chain, tail = subject.chain(contracts=contracts, span=span), Tail(folder / "tail.db")

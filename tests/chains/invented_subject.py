@@ -10,7 +10,7 @@ from chainfolio.capabilities import Capability
 from tests.chains.invented.chainfolio_invented.chain import InventedChain
 from tests.chains.invented.chainfolio_invented.kind import InventedSettings
 from tests.chains.invented.chainfolio_invented.ledger import ACCOUNTS, BIRTH, TOKENS, Ledger, Payment
-from tests.chains.subject import Asked, Row
+from tests.chains.subject import RequestLog, Row
 
 KEY = "moon"
 
@@ -36,7 +36,7 @@ class InventedSubject:
     birth = BIRTH
 
     def __init__(self, blocks: int) -> None:
-        self.asked = Asked()
+        self.request_log = RequestLog()
         self.ledger = Ledger(KEY, blocks)
         self._spare: Ledger | None = None
         self._reorgs = 0
@@ -49,12 +49,12 @@ class InventedSubject:
     def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> InventedChain:
         """A new adapter; what it asks is counted."""
         settings = InventedSettings(adapter="invented", contracts=list(contracts), span=span, concurrency=3)
-        return self.adapter(KEY, settings, lambda: self.ledger, self._heard)
+        return self.adapter(KEY, settings, lambda: self.ledger, self._count_read)
 
-    def _heard(self, span: Span | None, contracts: Sequence[str]) -> None:
-        self.asked.count()
+    def _count_read(self, span: Span | None, contracts: Sequence[str]) -> None:
+        self.request_log.count()
         if span is not None:
-            self.asked.spans.append((span, tuple(contracts)))
+            self.request_log.spans.append((span, tuple(contracts)))
 
     # --- control -----------------------------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ class InventedSubject:
         self.ledger.reorg(depth, f"reorg {self._reorgs}")
 
     def fork(self, depth: int) -> None:
-        """The same ledger once more, with another end."""
+        """Copy the ledger, with another end."""
         assert self._spare is None, "there is a second ledger already"
         self._spare = self.ledger.fork()
         if depth:
@@ -90,54 +90,63 @@ class InventedSubject:
         return self._sum(account, None, height)
 
     def balance(self, account: str, token: str, height: int) -> int | None:
-        """The same of a token, once it is there."""
+        """Return the balance of a token, or None before it exists."""
         return self._sum(account, token, height) if height >= BIRTH else None
 
     def allowance(self, owner: str, token: str, spender: str, height: int) -> int:
-        """Nobody can allow anything here."""
+        """Return 0: this chain has no allowances."""
         return 0
 
     def _sum(self, account: str, token: str | None, height: int) -> int:
-        held = 0
-        for _, paid in self._payments(Span(0, height)):
-            if paid.token == token:
-                held += paid.raw if paid.recipient == account else 0
-                held -= paid.raw if paid.sender == account else 0
-        return held
+        balance = 0
+        for _, payment in self._payments(Span(0, height)):
+            if payment.token == token:
+                balance += payment.raw if payment.recipient == account else 0
+                balance -= payment.raw if payment.sender == account else 0
+        return balance
 
     def _payments(self, span: Span) -> Iterator[tuple[int, Payment]]:
         for height in range(span.first, span.last + 1):
             if height in self.ledger.minted:
-                for paid in self.ledger.minted[height].payments:
-                    yield height, paid
+                for payment in self.ledger.minted[height].payments:
+                    yield height, payment
 
     def rows(self, span: Span) -> Mapping[str, list[Row]]:
         """Payment by payment; what this chain does not have is null."""
         names = ("blocks", "transactions", "transfers", *self.no_rows)
-        found: dict[str, list[Row]] = {name: [] for name in names}
+        rows_by_table: dict[str, list[Row]] = {name: [] for name in names}
         hashes: dict[int, set[str]] = {}
-        for height, paid in self._payments(span):
-            place = {"chain": KEY, "height": height, "time": self.ledger.minted[height].block.time}
-            if paid.item == 0:
-                signed = {"sender": paid.sender, "recipient": paid.recipient, "created": None, "status": 1}
-                sums = {"raw": bytes.fromhex(f"{0 if paid.token else paid.raw:064x}"), "fee": b"\0" * 32}
+        for height, payment in self._payments(span):
+            block_columns = {"chain": KEY, "height": height, "time": self.ledger.minted[height].block.time}
+            if payment.item == 0:
+                signed = {"sender": payment.sender, "recipient": payment.recipient, "created": None, "status": 1}
+                sums = {"raw": bytes.fromhex(f"{0 if payment.token else payment.raw:064x}"), "fee": b"\0" * 32}
                 none = dict.fromkeys(("nonce", "type", "gas_used", "gas_price", "input"))
-                found["transactions"].append(
-                    {**place, "tx_index": paid.tx_index, "hash": paid.tx_hash, **signed, **sums, **none}
+                rows_by_table["transactions"].append(
+                    {**block_columns, "tx_index": payment.tx_index, "hash": payment.tx_hash, **signed, **sums, **none}
                 )
-            hashes.setdefault(height, set()).add(paid.tx_hash)
-            place |= {"tx_index": paid.tx_index, "log_index": -1, "item": paid.item, "tx_hash": paid.tx_hash}
-            parties = {"operator": None, "sender": paid.sender, "recipient": paid.recipient}
-            what = {"standard": "token" if paid.token else "native", "token": paid.token, "token_id": None}
-            amount = {"raw": bytes.fromhex(f"{paid.raw:064x}"), "layout": None}
-            found["transfers"].append({**place, **what, **parties, **amount})
+            hashes.setdefault(height, set()).add(payment.tx_hash)
+            block_columns |= {
+                "tx_index": payment.tx_index,
+                "log_index": -1,
+                "item": payment.item,
+                "tx_hash": payment.tx_hash,
+            }
+            parties = {"operator": None, "sender": payment.sender, "recipient": payment.recipient}
+            token_columns = {
+                "standard": "token" if payment.token else "native",
+                "token": payment.token,
+                "token_id": None,
+            }
+            amount = {"raw": bytes.fromhex(f"{payment.raw:064x}"), "layout": None}
+            rows_by_table["transfers"].append({**block_columns, **token_columns, **parties, **amount})
         for height in range(span.first, span.last + 1):
             if height in self.ledger.minted:
                 block = self.ledger.minted[height].block
                 row: Row = {"chain": KEY, "height": height, "time": block.time, "hash": block.hash}
                 row |= {"parent": block.parent, "tx_count": len(hashes.get(height, ()))}
-                found["blocks"].append({**row, **dict.fromkeys(("miner", "gas_used", "gas_limit", "base_fee"))})
-        return found
+                rows_by_table["blocks"].append({**row, **dict.fromkeys(("miner", "gas_used", "gas_limit", "base_fee"))})
+        return rows_by_table
 
 
 @contextmanager

@@ -40,7 +40,7 @@ from chainfolio.localchain.solana.programs import (
     token_issue,
     token_transfer,
 )
-from tests.chains.subject import FINALITY, Asked, Row
+from tests.chains.subject import FINALITY, RequestLog, Row
 from tests.json_rpc import JsonRpcNode
 
 ROOT = Path(__file__).parents[2]
@@ -53,17 +53,17 @@ WALLETS, TOKENS = 4, 3
 
 @dataclass(frozen=True)
 class Slot:
-    """A block: its hash, that of the one before, the slot of that, and what was done in it, as the node tells it."""
+    """A block: its hash, the hash and slot of its parent, and its transactions, as the node returns them."""
 
     height: int
     hash: str
     parent: str
     parent_slot: int
-    done: tuple[Mapping[str, Any], ...] = ()
+    transactions: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def header(self) -> dict[str, Any]:
-        """As `getBlock` begins."""
+        """Return the head of a `getBlock` response."""
         return {
             "blockhash": self.hash,
             "previousBlockhash": self.parent,
@@ -79,14 +79,16 @@ class Ledger:
     slots: dict[int, Slot] = field(default_factory=dict)
     head: int = -1
 
-    def add(self, done: Sequence[Mapping[str, Any]], branch: str) -> None:
+    def add(self, transactions: Sequence[Mapping[str, Any]], branch: str) -> None:
         """One more block; every fifth slot before it has none."""
         height = self.head + 1 + (self.head % 5 == 3)
         last = self.slots.get(self.head)
-        written = repr((height, branch, last and last.hash, [each["transaction"]["signatures"] for each in done]))
-        digest = str(Pubkey(hashlib.sha256(written.encode()).digest()))
+        block_text = repr(
+            (height, branch, last and last.hash, [each["transaction"]["signatures"] for each in transactions])
+        )
+        digest = str(Pubkey(hashlib.sha256(block_text.encode()).digest()))
         parent, slot = (last.hash, last.height) if last else (GENESIS, 0)
-        self.slots[height] = Slot(height, digest, parent, slot, tuple(done))
+        self.slots[height] = Slot(height, digest, parent, slot, tuple(transactions))
         self.head = height
 
     def cut(self, depth: int) -> None:
@@ -132,7 +134,7 @@ class SolanaSubject(JsonRpcNode):
     events: Sequence[str] = ()
 
     def __init__(self, node: SolanaNode, folder: Path, blocks: int) -> None:
-        self.node, self.asked, self._folder = node, Asked(), folder
+        self.node, self.request_log, self._folder = node, RequestLog(), folder
         self.wallets = [Keypair() for _ in range(WALLETS)]
         self.mints = [create_mint(self.node, decimals) for decimals in (6, 9, 0)]
         for each in self.wallets:
@@ -140,27 +142,29 @@ class SolanaSubject(JsonRpcNode):
         self.ledger, self._branch = Ledger(), 0
         self._spare: Ledger | None = None
         self.ledger.add([], "genesis")
-        self.ledger.add([self._told(send_coins(self.node, each.pubkey(), 10**9)) for each in self.wallets], "genesis")
+        self.ledger.add(
+            [self._transaction(send_coins(self.node, each.pubkey(), 10**9)) for each in self.wallets], "genesis"
+        )
         gifts = [
             token_issue(self.node, token, associated_account(self.wallets[0].pubkey(), token), 10**9)
             for token in self.mints
         ]
-        self.ledger.add([self._told(self.node.send(gifts))], "genesis")
+        self.ledger.add([self._transaction(self.node.send(gifts))], "genesis")
         self.birth = self.ledger.head
         for _ in range(blocks - self.birth if blocks else 0):
             if self.ledger.head < blocks:
-                self._deed(Random(self.ledger.head))
+                self._send_payments(Random(self.ledger.head))
 
     # --- who and what ------------------------------------------------------------------------------------------------
 
     @property
     def accounts(self) -> Sequence[str]:
-        """The wallets, and somebody who holds nothing."""
+        """Return the wallets, and an address that holds nothing."""
         return [*(str(each.pubkey()) for each in self.wallets), str(Pubkey(bytes([7] * 32)))]
 
     @property
     def tokens(self) -> Sequence[str]:
-        """All mints."""
+        """Return all mints."""
         return [str(each) for each in self.mints]
 
     plain = tokens
@@ -183,16 +187,16 @@ class SolanaSubject(JsonRpcNode):
             commitment="confirmed",
         )
         chain = build(KEY, settings, Environment(), configs=ROOT / "configs", transport=self)
-        self.asked.count_spans(chain)
+        self.request_log.count_spans(chain)
         return chain
 
     def note_methods(self, methods: list[str]) -> None:
         """Count an exchange, unless it reads blocks one by one."""
         if any(each != "getBlock" for each in methods):
-            self.asked.count()
+            self.request_log.count()
 
     def answer(self, method: str, params: Any) -> Any:
-        """What a node answers."""
+        """Answer a request as a node does."""
         head = self.ledger.head
         match method:
             case "getGenesisHash":
@@ -206,36 +210,42 @@ class SolanaSubject(JsonRpcNode):
             case "getBlock":
                 return self._block(*params)
             case "getTransaction":
-                found = (each for each in self._placed() if each["transaction"]["signatures"][0] == params[0])
-                return next(found, None)
+                matches = (
+                    each for each in self._transactions_in_slots() if each["transaction"]["signatures"][0] == params[0]
+                )
+                return next(matches, None)
             case "getSignaturesForAddress":
-                return self._listed(*params)
-        told = self.node.rpc(
+                return self._signatures(*params)
+        response = self.node.rpc(
             method,
             *(
                 {**each, "minContextSlot": 0} if isinstance(each, dict) and "minContextSlot" in each else each
                 for each in params
             ),
         )
-        told["context"]["slot"] = head
+        response["context"]["slot"] = head
         if method == "getMultipleAccounts" and CLOCK in params[0]:
             clock = struct.pack("<QqQQq", head, 0, 7, 7, BEGAN_S + head)
-            told["value"][params[0].index(CLOCK)]["data"][0] = base64.b64encode(clock).decode()
-        return told
+            response["value"][params[0].index(CLOCK)]["data"][0] = base64.b64encode(clock).decode()
+        return response
 
-    def _placed(self) -> Iterator[dict[str, Any]]:
+    def _transactions_in_slots(self) -> Iterator[dict[str, Any]]:
         """Every transaction with the slot that it lies in here, the oldest first."""
         for slot in self.ledger.slots.values():
-            for each in slot.done:
+            for each in slot.transactions:
                 yield {**each, "slot": slot.height, "blockTime": BEGAN_S + slot.height}
 
-    def _listed(self, address: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _signatures(self, address: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The final transactions that name an address, the newest first."""
         last = self.ledger.head - (FINALITY if options["commitment"] == "finalized" else 0)
-        named = [each for each in self._placed() if address in each["transaction"]["message"]["accountKeys"]]
-        found = [(each["transaction"]["signatures"][0], each["slot"]) for each in named if each["slot"] <= last][::-1]
-        begin = next((at + 1 for at, (name, _) in enumerate(found) if name == options.get("before")), 0)
-        return [{"signature": name, "slot": slot} for name, slot in found[begin : begin + options["limit"]]]
+        transactions = [
+            each for each in self._transactions_in_slots() if address in each["transaction"]["message"]["accountKeys"]
+        ]
+        signatures = [
+            (each["transaction"]["signatures"][0], each["slot"]) for each in transactions if each["slot"] <= last
+        ][::-1]
+        begin = next((at + 1 for at, (name, _) in enumerate(signatures) if name == options.get("before")), 0)
+        return [{"signature": name, "slot": slot} for name, slot in signatures[begin : begin + options["limit"]]]
 
     def _block(self, height: int, options: Mapping[str, Any]) -> Any:
         slot = self.ledger.slots.get(height)
@@ -244,7 +254,7 @@ class SolanaSubject(JsonRpcNode):
             raise RpcError("getBlock", -32007 if skipped else -32004, f"Slot {height} was skipped or is to come")
         if options["transactionDetails"] == "none":
             return slot.header
-        return {**slot.header, "transactions": list(slot.done)}
+        return {**slot.header, "transactions": list(slot.transactions)}
 
     # --- control -----------------------------------------------------------------------------------------------------
 
@@ -257,98 +267,98 @@ class SolanaSubject(JsonRpcNode):
         """Payments in coins and in every token."""
         chance = Random(seed)
         for _ in range(blocks):
-            self._deed(chance)
+            self._send_payments(chance)
 
     def reorg(self, depth: int) -> None:
         """Other blocks with other movements in the place of the newest."""
         self._branch += 1
         top = self.ledger.head
         self.ledger.cut(depth)
-        self._deed(Random(top))
+        self._send_payments(Random(top))
         while self.ledger.head < top:
             self.ledger.add([], str(self._branch))
 
     def fork(self, depth: int) -> None:
-        """The same blocks once more, with another end."""
+        """Copy the blocks, with another end."""
         assert self._spare is None, "there is a second ledger already"
-        kept = self.ledger
-        self.ledger = Ledger(dict(kept.slots), kept.head)
+        old_ledger = self.ledger
+        self.ledger = Ledger(dict(old_ledger.slots), old_ledger.head)
         if depth:
             self.reorg(depth)
-        self.ledger, self._spare = kept, self.ledger
+        self.ledger, self._spare = old_ledger, self.ledger
 
     def switch(self) -> None:
         """The other ledger is the chain now."""
         assert self._spare is not None, "there is no second ledger"
         self.ledger, self._spare = self._spare, self.ledger
 
-    def _deed(self, chance: Random) -> None:
+    def _send_payments(self, chance: Random) -> None:
         giver, taker = self.wallets[0], chance.choice(self.wallets[1:])
         raws = [chance.randrange(1, 1_000) for _ in range(1 + TOKENS)]
         steps = [coin_transfer(giver.pubkey(), taker.pubkey(), raws[0])]
         for token, decimals, raw in zip(self.mints, (6, 9, 0), raws[1:], strict=True):
-            places = associated_account(giver.pubkey(), token), associated_account(taker.pubkey(), token)
-            steps.append(token_transfer(token, *places, giver.pubkey(), raw, decimals))
-        self.ledger.add([self._told(self.node.send(steps, giver))], str(self._branch))
+            token_accounts = associated_account(giver.pubkey(), token), associated_account(taker.pubkey(), token)
+            steps.append(token_transfer(token, *token_accounts, giver.pubkey(), raw, decimals))
+        self.ledger.add([self._transaction(self.node.send(steps, giver))], str(self._branch))
 
-    def _told(self, signature: str) -> Mapping[str, Any]:
+    def _transaction(self, signature: str) -> Mapping[str, Any]:
         """A transaction as the node tells it."""
         options = {"encoding": "json", "maxSupportedTransactionVersion": 0, "commitment": "confirmed"}
-        found: dict[str, Any] = self.node.rpc("getTransaction", signature, options)
-        return found
+        transaction: dict[str, Any] = self.node.rpc("getTransaction", signature, options)
+        return transaction
 
     # --- the truth ---------------------------------------------------------------------------------------------------
 
     def native(self, account: str, height: int) -> int:
-        """What the node said that it had after its last transaction up to a height."""
-        found = 0
+        """Return the node's balance of the account after its last transaction up to a height."""
+        lamports = 0
         for slot in self.ledger.slots.values():
-            for each in slot.done if slot.height <= height else ():
+            for each in slot.transactions if slot.height <= height else ():
                 keys = each["transaction"]["message"]["accountKeys"]
                 if account in keys:
-                    found = each["meta"]["postBalances"][keys.index(account)]
-        return found
+                    lamports = each["meta"]["postBalances"][keys.index(account)]
+        return lamports
 
     def balance(self, account: str, token: str, height: int) -> int | None:
-        """What the program was told to move, once the mint is there."""
+        """Return the sum of the program's transfers, or None before the mint exists."""
         if height < self.birth:
             return None
-        moved = [row for row in self.rows(Span(0, height))["transfers"] if row["token"] == token]
-        held: int = sum(
+        transfers = [row for row in self.rows(Span(0, height))["transfers"] if row["token"] == token]
+        balance: int = sum(
             int.from_bytes(row["raw"], "big") * ((row["recipient"] == account) - (row["sender"] == account))
-            for row in moved
+            for row in transfers
         )
         if height == self.height:
-            asked = ("getTokenAccountsByOwner", account, {"mint": token}, {"encoding": "jsonParsed"})
-            told = self.node.rpc(*asked)["value"]
-            parsed = (each["account"]["data"]["parsed"]["info"]["tokenAmount"]["amount"] for each in told)
-            assert sum(map(int, parsed)) == held, "the program moves what it is told to move"
-        return held
+            call = ("getTokenAccountsByOwner", account, {"mint": token}, {"encoding": "jsonParsed"})
+            accounts = self.node.rpc(*call)["value"]
+            parsed = (each["account"]["data"]["parsed"]["info"]["tokenAmount"]["amount"] for each in accounts)
+            assert sum(map(int, parsed)) == balance, "the program moves what it is told to move"
+        return balance
 
     def allowance(self, owner: str, token: str, spender: str, height: int) -> int:
-        """Nobody allows anything here."""
+        """Return 0: this chain has no allowances."""
         return 0
 
     def rows(self, span: Span) -> Mapping[str, list[Row]]:
         """Instruction by instruction, as they were written: what was paid, moved and made."""
-        found: dict[str, list[Row]] = {
+        rows_by_table: dict[str, list[Row]] = {
             name: [] for name in ("blocks", "transactions", "transfers", "approvals", "logs")
         }
         for slot in self.ledger.slots.values():
             if slot.height in span:
-                place = {
+                block_columns = {
                     "chain": KEY,
                     "height": slot.height,
                     "time": datetime.fromtimestamp(BEGAN_S + slot.height, UTC),
                 }
-                row = {**place, "hash": slot.hash, "parent": slot.parent, "tx_count": len(slot.done)}
-                found["blocks"].append({**row, **dict.fromkeys(("miner", "gas_used", "gas_limit", "base_fee"))})
-                for each in slot.done:
-                    self._add(found, place, each)
-        return found
+                row = {**block_columns, "hash": slot.hash, "parent": slot.parent, "tx_count": len(slot.transactions)}
+                rows_by_table["blocks"].append({**row, **dict.fromkeys(("miner", "gas_used", "gas_limit", "base_fee"))})
+                for each in slot.transactions:
+                    self._add(rows_by_table, block_columns, each)
+        return rows_by_table
 
-    def _add(self, found: dict[str, list[Row]], place: Row, told: Mapping[str, Any]) -> None:
-        message, (signature,) = told["transaction"]["message"], told["transaction"]["signatures"][:1]
+    def _add(self, rows_by_table: dict[str, list[Row]], block_columns: Row, transaction: Mapping[str, Any]) -> None:
+        message, (signature,) = transaction["transaction"]["message"], transaction["transaction"]["signatures"][:1]
         keys = message["accountKeys"]
         number = int.from_bytes(bytes(Signature.from_string(signature))[:4], "big") >> 1
         steps = [
@@ -356,10 +366,10 @@ class SolanaSubject(JsonRpcNode):
             for each in message["instructions"]
         ]
         none = dict.fromkeys(("nonce", "type", "gas_used", "gas_price", "input", "created"))
-        fee = told["meta"]["fee"].to_bytes(32, "big")
-        found["transactions"].append(
+        fee = transaction["meta"]["fee"].to_bytes(32, "big")
+        rows_by_table["transactions"].append(
             {
-                **place,
+                **block_columns,
                 "tx_index": number,
                 "hash": signature,
                 "sender": keys[0],
@@ -370,17 +380,22 @@ class SolanaSubject(JsonRpcNode):
                 **none,
             }
         )
-        moved = sorted(map(self._move, steps), key=lambda move: move[0] or "")
-        for item, (token, sender, recipient, raw) in enumerate(moved):
-            what = {"standard": "spl" if token else "native", "token": token, "token_id": None, "operator": None}
-            found["transfers"].append(
+        moves = sorted(map(self._move, steps), key=lambda move: move[0] or "")
+        for item, (token, sender, recipient, raw) in enumerate(moves):
+            token_columns = {
+                "standard": "spl" if token else "native",
+                "token": token,
+                "token_id": None,
+                "operator": None,
+            }
+            rows_by_table["transfers"].append(
                 {
-                    **place,
+                    **block_columns,
                     "tx_index": number,
                     "log_index": -1,
                     "item": item,
                     "tx_hash": signature,
-                    **what,
+                    **token_columns,
                     "sender": sender,
                     "recipient": recipient,
                     "raw": raw.to_bytes(32, "big"),
@@ -398,19 +413,19 @@ class SolanaSubject(JsonRpcNode):
         }
 
     def _move(self, step: tuple[str, bytes, list[str]]) -> tuple[str | None, str, str, int]:
-        """What an instruction moves: a transfer of coins, a checked transfer of tokens, or new tokens."""
-        program, content, named = step
+        """Decode an instruction: a transfer of coins, a checked transfer of tokens, or new tokens."""
+        program, content, accounts = step
         if program == SYSTEM:
-            return None, named[0], named[1], struct.unpack("<IQ", content)[1]
+            return None, accounts[0], accounts[1], struct.unpack("<IQ", content)[1]
         owners = self._owners
         if content[0] == 7:  # MintTo: mint, account
-            return named[0], named[0], owners[named[1]], struct.unpack_from("<Q", content, 1)[0]
+            return accounts[0], accounts[0], owners[accounts[1]], struct.unpack_from("<Q", content, 1)[0]
         assert content[0] == 12, "TransferChecked: source, mint, destination"
-        return named[1], owners[named[0]], owners[named[2]], struct.unpack_from("<Q", content, 1)[0]
+        return accounts[1], owners[accounts[0]], owners[accounts[2]], struct.unpack_from("<Q", content, 1)[0]
 
 
 def _bytes(text: str) -> bytes:
-    """What a text in base58 stands for, by the package of that name."""
+    """Decode a base58 text by the package of that name."""
     import base58
 
     return bytes(base58.b58decode(text))

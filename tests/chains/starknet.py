@@ -24,7 +24,7 @@ from chainfolio.blocks import Span
 from chainfolio.capabilities import Capability
 from chainfolio.environment import Environment
 from chainfolio.localchain.errors import RpcError
-from tests.chains.subject import FINALITY, Asked, Row
+from tests.chains.subject import FINALITY, RequestLog, Row
 from tests.json_rpc import JsonRpcNode
 
 ROOT: Final = Path(__file__).parents[2]
@@ -64,74 +64,77 @@ FUNCTIONS: Final = {
 
 @dataclass(frozen=True)
 class Deed:
-    """What one event says: `kind` moves, approves, or allows all. Its felts stand in the keys from `keys` on."""
+    """An event's content: `kind` moves, approves, or allows all. Its felts stand in the keys from `keys` on."""
 
     kind: str
     token: int
-    one: int
-    other: int
+    source: int
+    destination: int
     raw: int = 0
     ids: tuple[tuple[int, int], ...] = ()  # of editions: numbers and amounts
 
     def event(self) -> dict[str, Any]:
-        """As the contract says it: in the keys where it is young, in one felt where it is narrow."""
+        """Return the event of the contract: with keys if it is young, one felt an amount if it is narrow."""
         halves = [self.raw & MASK, self.raw >> 128]
         if self.token == PIECES and self.kind == "moves":
-            numbers, raws = ([half for pair in self.ids for half in (pair[at], 0)] for at in (0, 1))
+            numbers, raws = ([felt for pair in self.ids for felt in (pair[at], 0)] for at in (0, 1))
             name = "TransferBatch"
-            said = [WALLETS[0], self.one, self.other, len(self.ids), *numbers, len(self.ids), *raws]
+            fields = [WALLETS[0], self.source, self.destination, len(self.ids), *numbers, len(self.ids), *raws]
         elif self.kind == "all":
-            name, said = "ApprovalForAll", [self.one, self.other, self.raw]
+            name, fields = "ApprovalForAll", [self.source, self.destination, self.raw]
         else:
             name = "Transfer" if self.kind == "moves" else "Approval"
-            said = [self.one, self.other, *([self.raw] if self.token == NARROW else halves)]
+            fields = [self.source, self.destination, *([self.raw] if self.token == NARROW else halves)]
         keys = 2 if self.token in (COIN, YOUNG) else 0
-        words = [hex(each) for each in said]
-        return {"from_address": hex(self.token), "keys": [hex(number_of(name)), *words[:keys]], "data": words[keys:]}
+        felts = [hex(each) for each in fields]
+        return {"from_address": hex(self.token), "keys": [hex(number_of(name)), *felts[:keys]], "data": felts[keys:]}
 
     def change(self, state: dict[Any, int]) -> None:
-        """What contracts have afterwards."""
+        """Apply the event to the state of contracts."""
         if self.kind != "moves":
             state[
-                self.kind, self.token, self.one, self.other if self.token != ART or self.kind == "all" else self.raw
-            ] = self.other if self.token == ART and self.kind == "approves" else self.raw
+                self.kind,
+                self.token,
+                self.source,
+                self.destination if self.token != ART or self.kind == "all" else self.raw,
+            ] = self.destination if self.token == ART and self.kind == "approves" else self.raw
             return
         for number, raw in self.ids or ((self.raw if self.token == ART else -1, 1 if self.token == ART else self.raw),):
-            for who, sign in ((self.one, -1), (self.other, 1)):
-                place = "held", self.token, who, number
-                state[place] = state.get(place, 0) + sign * raw
+            for account, sign in ((self.source, -1), (self.destination, 1)):
+                slot = "held", self.token, account, number
+                state[slot] = state.get(slot, 0) + sign * raw
 
 
 @dataclass(frozen=True)
-class Done:
-    """A transaction of a wallet: its hash, how many of its own were before it, what it did, and what it paid."""
+class SentTransaction:
+    """A transaction of a wallet: its hash, its nonce, its events, and its fee."""
 
     hash: int
     sender: int
     nonce: int
-    deeds: tuple[Deed, ...]
+    events_sent: tuple[Deed, ...]
     fee: int
     is_early: bool = False  # from the time when fees were of ether and had no event
 
     @property
     def changes(self) -> list[Deed]:
-        """What it did, and what it paid."""
+        """Return the changes of the transaction and of its fee."""
         coin = ETHER if self.is_early else COIN
-        return [*self.deeds, *((Deed("moves", coin, self.sender, SEQUENCER, self.fee),) if self.fee else ())]
+        return [*self.events_sent, *((Deed("moves", coin, self.sender, SEQUENCER, self.fee),) if self.fee else ())]
 
     @property
     def events(self) -> list[Deed]:
-        """The same as the chain says it."""
-        return [*self.deeds] if self.is_early else self.changes
+        """Return the events in the chain's form."""
+        return [*self.events_sent] if self.is_early else self.changes
 
-    def told(self) -> dict[str, Any]:
-        """As a block has it."""
+    def rpc_transaction(self) -> dict[str, Any]:
+        """Return the transaction in a block's form."""
         body = {
             "type": "INVOKE",
             "version": "0x1" if self.is_early else "0x3",
             "sender_address": hex(self.sender),
             "nonce": hex(self.nonce),
-            "calldata": ["0x1", hex(self.deeds[-1].token), hex(number_of("transfer")), "0x0"],
+            "calldata": ["0x1", hex(self.events_sent[-1].token), hex(number_of("transfer")), "0x0"],
         }
         receipt = {
             "type": "INVOKE",
@@ -152,9 +155,9 @@ class Made:
     height: int
     hash: int
     parent: int
-    done: tuple[Done, ...]
+    transactions: tuple[SentTransaction, ...]
     state: Mapping[Any, int]
-    sent: Mapping[int, int]
+    nonces: Mapping[int, int]
 
 
 @dataclass
@@ -164,20 +167,22 @@ class Ledger:
     blocks: list[Made] = field(default_factory=list)
     is_early: bool = False  # what is added next
 
-    def add(self, branch: str, *done: tuple[int, Sequence[Deed]], fee: int = 100) -> None:
+    def add(self, branch: str, *calls: tuple[int, Sequence[Deed]], fee: int = 100) -> None:
         """One more block."""
         height, last = len(self.blocks), self.blocks[-1] if self.blocks else None
-        state, sent = (dict(last.state), Counter(last.sent)) if last else ({}, Counter[int]())
-        written = repr((height, branch, last and last.hash, done)).encode()
-        seed = int.from_bytes(hashlib.sha256(written).digest(), "big") % 2**250
+        state, nonces = (dict(last.state), Counter(last.nonces)) if last else ({}, Counter[int]())
+        block_text = repr((height, branch, last and last.hash, calls)).encode()
+        seed = int.from_bytes(hashlib.sha256(block_text).digest(), "big") % 2**250
         transactions = []
-        for at, (who, deeds) in enumerate(done):
-            transactions.append(Done(seed ^ (at + 1), who, sent[who], tuple(deeds), fee, self.is_early))
-            sent[who] += 1
+        for at, (account, deed_list) in enumerate(calls):
+            transactions.append(
+                SentTransaction(seed ^ (at + 1), account, nonces[account], tuple(deed_list), fee, self.is_early)
+            )
+            nonces[account] += 1
         for each in transactions:
-            for deed in each.changes:
-                deed.change(state)
-        self.blocks.append(Made(height, seed, last.hash if last else 0, tuple(transactions), state, sent))
+            for change in each.changes:
+                change.change(state)
+        self.blocks.append(Made(height, seed, last.hash if last else 0, tuple(transactions), state, nonces))
 
 
 class StarknetSubject(JsonRpcNode):
@@ -212,11 +217,11 @@ class StarknetSubject(JsonRpcNode):
     birth = 1
 
     def __init__(self, blocks: int) -> None:
-        self.asked, self.ledger, self._branch = Asked(), Ledger(), 0
+        self.request_log, self.ledger, self._branch = RequestLog(), Ledger(), 0
         self._spare: Ledger | None = None
-        coins = [Deed("moves", COIN, NOBODY, who, 10**18) for who in WALLETS]
+        coins = [Deed("moves", COIN, NOBODY, account, 10**18) for account in WALLETS]
         self.ledger.add("0", (WALLETS[0], coins), fee=0)
-        gifts = [Deed("moves", token, NOBODY, who, 10**12) for token in (OLD, YOUNG, NARROW) for who in WALLETS]
+        gifts = [Deed("moves", token, NOBODY, account, 10**12) for token in (OLD, YOUNG, NARROW) for account in WALLETS]
         self.ledger.add("0", (WALLETS[0], gifts))
         self.trade(max(0, blocks - 1), 0)
 
@@ -233,65 +238,77 @@ class StarknetSubject(JsonRpcNode):
             adapter="starknet", rpc=["http://memory.test"], contracts=list(contracts), span=span, concurrency=3
         )
         chain = build(KEY, settings, Environment(), configs=ROOT / "configs", transport=self)
-        self.asked.count_spans(chain)
+        self.request_log.count_spans(chain)
         return chain
 
     def note_methods(self, methods: list[str]) -> None:
         """Count an exchange, unless it reads blocks one by one."""
         if any(each != "starknet_getBlockWithReceipts" for each in methods):
-            self.asked.count()
+            self.request_log.count()
 
     def answer(self, method: str, params: Any) -> Any:
-        """What a node answers."""
+        """Answer a request as a node does."""
         match method:
             case "starknet_chainId":
                 return hex(int.from_bytes(b"SN_MAIN", "big"))
             case "starknet_specVersion":
                 return "0.8.1"
             case "starknet_getBlockWithTxHashes":
-                made = self._at(params[0])
-                return {**self._header(made), "transactions": [hex(each.hash) for each in made.done]}
+                block = self._at(params[0])
+                return {**self._header(block), "transactions": [hex(each.hash) for each in block.transactions]}
             case "starknet_getBlockWithReceipts":
-                made = self._at(params[0])
-                return {**self._header(made), "transactions": [each.told() for each in made.done]}
+                block = self._at(params[0])
+                return {**self._header(block), "transactions": [each.rpc_transaction() for each in block.transactions]}
             case "starknet_getTransactionByHash":
-                return self._sent(params[0])[1].told()["transaction"]
+                return self._transaction(params[0])[1].rpc_transaction()["transaction"]
             case "starknet_getTransactionReceipt":
-                made, done = self._sent(params[0])
-                return {**done.told()["receipt"], "block_number": made.height, "block_hash": hex(made.hash)}
+                block, transaction = self._transaction(params[0])
+                return {
+                    **transaction.rpc_transaction()["receipt"],
+                    "block_number": block.height,
+                    "block_hash": hex(block.hash),
+                }
             case "starknet_getNonce":
-                return hex(self._at(params[0]).sent.get(int(params[1], 16), 0))
+                return hex(self._at(params[0]).nonces.get(int(params[1], 16), 0))
             case "starknet_getEvents":
-                return self._listed(params[0])
+                return self._events(params[0])
             case "starknet_call":
                 return [hex(each) for each in self._called(params[0], self._at(params[1]))]
         raise RpcError(method, -32601, "Method not found")
 
-    def _sent(self, hashed: str) -> tuple[Made, Done]:
-        for made in self.ledger.blocks:
-            for done in made.done:
-                if done.hash == int(hashed, 16):
-                    return made, done
+    def _transaction(self, hashed: str) -> tuple[Made, SentTransaction]:
+        for block in self.ledger.blocks:
+            for transaction in block.transactions:
+                if transaction.hash == int(hashed, 16):
+                    return block, transaction
         raise RpcError("a transaction", 29, "Transaction hash not found")
 
-    def _listed(self, asked: Mapping[str, Any]) -> Any:
+    def _events(self, event_filter: Mapping[str, Any]) -> Any:
         """Events by their keys, a page of them; how it goes on is the number of the next one."""
-        wanted = [{int(each, 16) for each in some} for some in asked["keys"]]
-        span = range(asked["from_block"]["block_number"], asked["to_block"]["block_number"] + 1)
-        found = [
-            {**event, "block_number": made.height, "block_hash": hex(made.hash), "transaction_hash": hex(done.hash)}
-            for made in self.ledger.blocks[span.start : span.stop]
-            for done in made.done
-            for event in (each.event() for each in done.events)
-            if len(event["keys"]) >= len(wanted)
-            and all(not some or int(key, 16) in some for some, key in zip(wanted, event["keys"], strict=False))
+        key_filter = [{int(each, 16) for each in alternatives} for alternatives in event_filter["keys"]]
+        span = range(event_filter["from_block"]["block_number"], event_filter["to_block"]["block_number"] + 1)
+        events = [
+            {
+                **event,
+                "block_number": block.height,
+                "block_hash": hex(block.hash),
+                "transaction_hash": hex(transaction.hash),
+            }
+            for block in self.ledger.blocks[span.start : span.stop]
+            for transaction in block.transactions
+            for event in (each.event() for each in transaction.events)
+            if len(event["keys"]) >= len(key_filter)
+            and all(
+                not alternatives or int(key, 16) in alternatives
+                for alternatives, key in zip(key_filter, event["keys"], strict=False)
+            )
         ]
-        first = int(asked.get("continuation_token", "0"))
-        last = first + asked["chunk_size"]
-        return {"events": found[first:last], **({"continuation_token": str(last)} if last < len(found) else {})}
+        first = int(event_filter.get("continuation_token", "0"))
+        last = first + event_filter["chunk_size"]
+        return {"events": events[first:last], **({"continuation_token": str(last)} if last < len(events) else {})}
 
-    def _at(self, wanted: Any) -> Made:
-        match wanted:
+    def _at(self, block_id: Any) -> Made:
+        match block_id:
             case "latest":
                 return self.ledger.blocks[-1]
             case "l1_accepted" if self.height >= FINALITY:
@@ -299,35 +316,37 @@ class StarknetSubject(JsonRpcNode):
             case {"block_number": int(height)} if height <= self.height:
                 return self.ledger.blocks[height]
             case {"block_hash": hashed}:
-                for made in self.ledger.blocks:
-                    if made.hash == int(hashed, 16):
-                        return made
+                for block in self.ledger.blocks:
+                    if block.hash == int(hashed, 16):
+                        return block
         raise RpcError("a block", 24, "Block not found")
 
-    def _header(self, made: Made) -> dict[str, Any]:
-        accepted = made.height <= self.height - FINALITY
+    def _header(self, block: Made) -> dict[str, Any]:
+        accepted = block.height <= self.height - FINALITY
         return {
-            "block_hash": hex(made.hash),
-            "parent_hash": hex(made.parent),
-            "block_number": made.height,
-            "timestamp": BEGAN_S + made.height,
+            "block_hash": hex(block.hash),
+            "parent_hash": hex(block.parent),
+            "block_number": block.height,
+            "timestamp": BEGAN_S + block.height,
             "sequencer_address": hex(SEQUENCER),
             "starknet_version": "0.13.4",
             "status": "ACCEPTED_ON_L1" if accepted else "ACCEPTED_ON_L2",
         }
 
-    def _called(self, asked: Mapping[str, Any], made: Made) -> Sequence[int]:
-        """What a contract answers after a block."""
-        token, args = int(asked["contract_address"], 16), [int(each, 16) for each in asked["calldata"]]
-        if token not in STANDARDS or (token != COIN and made.height < self.birth):
+    def _called(self, call: Mapping[str, Any], block: Made) -> Sequence[int]:
+        """Return a contract's answer after a block."""
+        token, args = int(call["contract_address"], 16), [int(each, 16) for each in call["calldata"]]
+        if token not in STANDARDS or (token != COIN and block.height < self.birth):
             raise RpcError("starknet_call", 20, "Contract not found")
-        name = FUNCTIONS.get(int(asked["entry_point_selector"], 16), "")
-        said = self._said(token, name, args, made.state)
-        if said is None:
+        name = FUNCTIONS.get(int(call["entry_point_selector"], 16), "")
+        answer = self._contract_answer(token, name, args, block.state)
+        if answer is None:
             raise RpcError("starknet_call", 21, "Requested entrypoint does not exist in the contract")
-        return said
+        return answer
 
-    def _said(self, token: int, name: str, args: Sequence[int], state: Mapping[Any, int]) -> Sequence[int] | None:
+    def _contract_answer(
+        self, token: int, name: str, args: Sequence[int], state: Mapping[Any, int]
+    ) -> Sequence[int] | None:
         fungible = STANDARDS[token] in ("native", "erc20")
         match name:
             case "isApprovedForAll" if not fungible:
@@ -336,9 +355,9 @@ class StarknetSubject(JsonRpcNode):
                 return [int(args[0] == OLD_IDS[token])]
             case "ownerOf" if token == ART and args:
                 owners = [
-                    place[2]
-                    for place, held in state.items()
-                    if place[::3] == ("held", args[0]) and place[1] == ART and held > 0
+                    slot[2]
+                    for slot, balance in state.items()
+                    if slot[::3] == ("held", args[0]) and slot[1] == ART and balance > 0
                 ]
                 if not owners:
                     raise RpcError("starknet_call", 40, "Contract error")
@@ -358,7 +377,7 @@ class StarknetSubject(JsonRpcNode):
             case "balanceOf" if token == PIECES and len(args) == 3:
                 return state.get(("held", token, args[0], args[1]), 0)
             case "balanceOf" if token == ART:
-                return sum(held for place, held in state.items() if place[:3] == ("held", ART, args[0]))
+                return sum(balance for slot, balance in state.items() if slot[:3] == ("held", ART, args[0]))
             case "allowance" if fungible:
                 return state.get(("approves", token, *args), 0)
             case "totalSupply" if fungible:
@@ -376,40 +395,42 @@ class StarknetSubject(JsonRpcNode):
         """Movements of coins, of every token and of collectibles, and approvals."""
         chance = Random(seed)
         for _ in range(blocks):
-            self._deed(chance)
+            self._add_transactions(chance)
 
-    def _deed(self, chance: Random) -> None:
-        one, other = chance.sample(WALLETS, 2)
-        some, number = chance.randrange(1, 10**6), len(self.ledger.blocks)
-        deeds = [
-            Deed("moves", COIN, one, other, some),
-            Deed("moves", chance.choice((OLD, YOUNG, NARROW)), NOBODY, one, some),
-            Deed("moves", chance.choice((OLD, YOUNG, NARROW)), one, other, some),
-            Deed("approves", chance.choice((OLD, YOUNG, NARROW, COIN)), one, other, some),
-            Deed("moves", ART, NOBODY, one, number),
-            Deed("approves", ART, one, other, number),
-            Deed("all", chance.choice((ART, PIECES)), one, other, chance.randrange(2)),
-            Deed("moves", PIECES, NOBODY, one, ids=((number, 5), (number + 1, some))),
+    def _add_transactions(self, chance: Random) -> None:
+        sender, recipient = chance.sample(WALLETS, 2)
+        raw, number = chance.randrange(1, 10**6), len(self.ledger.blocks)
+        changes = [
+            Deed("moves", COIN, sender, recipient, raw),
+            Deed("moves", chance.choice((OLD, YOUNG, NARROW)), NOBODY, sender, raw),
+            Deed("moves", chance.choice((OLD, YOUNG, NARROW)), sender, recipient, raw),
+            Deed("approves", chance.choice((OLD, YOUNG, NARROW, COIN)), sender, recipient, raw),
+            Deed("moves", ART, NOBODY, sender, number),
+            Deed("approves", ART, sender, recipient, number),
+            Deed("all", chance.choice((ART, PIECES)), sender, recipient, chance.randrange(2)),
+            Deed("moves", PIECES, NOBODY, sender, ids=((number, 5), (number + 1, raw))),
         ]
-        cut = chance.randrange(4, len(deeds) + 1)
-        self.ledger.add(str(self._branch), (one, deeds[:cut]), *([(other, deeds[:1])] if some % 3 == 0 else []))
+        cut = chance.randrange(4, len(changes) + 1)
+        self.ledger.add(
+            str(self._branch), (sender, changes[:cut]), *([(recipient, changes[:1])] if raw % 3 == 0 else [])
+        )
 
     def reorg(self, depth: int) -> None:
         """Other blocks with other movements in the place of the newest."""
         self._branch += 1
         top = self.height
         del self.ledger.blocks[top + 1 - depth :]
-        self._deed(Random(top))
+        self._add_transactions(Random(top))
         self.mine(top - self.height)
 
     def fork(self, depth: int) -> None:
-        """The same blocks once more, with another end."""
+        """Copy the blocks, with another end."""
         assert self._spare is None, "there is a second ledger already"
-        kept = self.ledger
-        self.ledger = Ledger(list(kept.blocks))
+        old_ledger = self.ledger
+        self.ledger = Ledger(list(old_ledger.blocks))
         if depth:
             self.reorg(depth)
-        self.ledger, self._spare = kept, self.ledger
+        self.ledger, self._spare = old_ledger, self.ledger
 
     def switch(self) -> None:
         """The other ledger is the chain now."""
@@ -419,82 +440,95 @@ class StarknetSubject(JsonRpcNode):
     # --- the truth ---------------------------------------------------------------------------------------------------
 
     def native(self, account: str, height: int) -> int:
-        """What the contract of the coin has."""
+        """Return the balance in the contract of the coin."""
         return self.ledger.blocks[height].state.get(("held", COIN, int(account, 16), -1), 0)
 
     def balance(self, account: str, token: str, height: int) -> int | None:
-        """What the contract of a token has, once it is there; None of what is no token."""
+        """Return the balance in a token's contract; None before it exists, or if there is no such token."""
         if height < self.birth or STANDARDS.get(int(token, 16)) != "erc20":
             return None
         return self.ledger.blocks[height].state.get(("held", int(token, 16), int(account, 16), -1), 0)
 
     def allowance(self, owner: str, token: str, spender: str, height: int) -> int:
-        """What was allowed last."""
-        place = "approves", int(token, 16), int(owner, 16), int(spender, 16)
-        return self.ledger.blocks[height].state.get(place, 0)
+        """Return the newest allowance."""
+        slot = "approves", int(token, 16), int(owner, 16), int(spender, 16)
+        return self.ledger.blocks[height].state.get(slot, 0)
 
     def rows(self, span: Span) -> Mapping[str, list[Row]]:
         """Deed by deed; what this chain does not have is null."""
-        found: dict[str, list[Row]] = {
+        rows_by_table: dict[str, list[Row]] = {
             name: [] for name in ("blocks", "transactions", "transfers", "approvals", "logs")
         }
-        for made in self.ledger.blocks[span.first : span.last + 1]:
-            place = {"chain": KEY, "height": made.height, "time": datetime.fromtimestamp(BEGAN_S + made.height, UTC)}
-            row = {**place, "hash": _felt(made.hash), "parent": _felt(made.parent), "tx_count": len(made.done)}
-            found["blocks"].append({**row, **dict.fromkeys(("miner", "gas_used", "gas_limit", "base_fee"))})
+        for block in self.ledger.blocks[span.first : span.last + 1]:
+            block_columns = {
+                "chain": KEY,
+                "height": block.height,
+                "time": datetime.fromtimestamp(BEGAN_S + block.height, UTC),
+            }
+            row = {
+                **block_columns,
+                "hash": _felt(block.hash),
+                "parent": _felt(block.parent),
+                "tx_count": len(block.transactions),
+            }
+            rows_by_table["blocks"].append({**row, **dict.fromkeys(("miner", "gas_used", "gas_limit", "base_fee"))})
             log_index = 0
-            for tx_index, done in enumerate(made.done):
-                at = {**place, "tx_index": tx_index}
-                found["transactions"].append(
+            for tx_index, transaction in enumerate(block.transactions):
+                at = {**block_columns, "tx_index": tx_index}
+                rows_by_table["transactions"].append(
                     {
                         **at,
-                        "hash": _felt(done.hash),
-                        "sender": _felt(done.sender),
+                        "hash": _felt(transaction.hash),
+                        "sender": _felt(transaction.sender),
                         "status": 1,
                         "type": 3,
-                        "nonce": done.nonce,
-                        "recipient": _felt(done.deeds[-1].token),
+                        "nonce": transaction.nonce,
+                        "recipient": _felt(transaction.events_sent[-1].token),
                         "created": None,
                         "raw": bytes(32),
-                        "fee": _raw(done.fee),
+                        "fee": _raw(transaction.fee),
                         "input": number_of("transfer").to_bytes(32, "big")[-4:],
                         "gas_used": None,
                         "gas_price": None,
                     }
                 )
-                for number, deed in enumerate(done.deeds):
-                    self._add(found, {**at, "log_index": log_index + number, "tx_hash": _felt(done.hash)}, deed)
-                log_index += len(done.events)
-        return found
+                for number, change in enumerate(transaction.events_sent):
+                    self._add(
+                        rows_by_table,
+                        {**at, "log_index": log_index + number, "tx_hash": _felt(transaction.hash)},
+                        change,
+                    )
+                log_index += len(transaction.events)
+        return rows_by_table
 
-    def _add(self, found: dict[str, list[Row]], place: Row, deed: Deed) -> None:
-        token = None if deed.token == COIN and deed.kind == "moves" else _felt(deed.token)
-        if deed.kind != "moves":
-            standard = "operator" if deed.kind == "all" else "erc721" if deed.token == ART else "erc20"
-            found["approvals"].append(
+    def _add(self, rows_by_table: dict[str, list[Row]], columns: Row, change: Deed) -> None:
+        token = None if change.token == COIN and change.kind == "moves" else _felt(change.token)
+        if change.kind != "moves":
+            standard = "operator" if change.kind == "all" else "erc721" if change.token == ART else "erc20"
+            rows_by_table["approvals"].append(
                 {
-                    **place,
+                    **columns,
                     "token": token,
                     "standard": standard,
-                    "owner": _felt(deed.one),
-                    "spender": _felt(deed.other),
-                    "token_id": _raw(deed.raw) if standard == "erc721" else None,
-                    "raw": _raw(deed.raw) if standard == "erc20" else None,
-                    "approved": deed.raw == 1 if standard == "operator" else None,
+                    "owner": _felt(change.source),
+                    "spender": _felt(change.destination),
+                    "token_id": _raw(change.raw) if standard == "erc721" else None,
+                    "raw": _raw(change.raw) if standard == "erc20" else None,
+                    "approved": change.raw == 1 if standard == "operator" else None,
                 }
             )
             return
-        parties = {"sender": _felt(deed.one), "recipient": _felt(deed.other)}
-        collectible = ((deed.raw, 1),) if deed.token == ART else deed.ids or ((None, deed.raw),)
+        parties = {"sender": _felt(change.source), "recipient": _felt(change.destination)}
+        collectible = ((change.raw, 1),) if change.token == ART else change.ids or ((None, change.raw),)
         for item, (number, raw) in enumerate(collectible):
-            found["transfers"].append(
+            rows_by_table["transfers"].append(
                 {
-                    **place,
+                    **columns,
                     **parties,
                     "token": token,
-                    "standard": STANDARDS[deed.token],
+                    "standard": STANDARDS[change.token],
                     "item": item,
-                    "operator": _felt(WALLETS[0]) if deed.token == PIECES else None,
+                    "operator": _felt(WALLETS[0]) if change.token == PIECES else None,
                     "token_id": None if number is None else _raw(number),
                     "raw": _raw(raw),
                     "layout": None,

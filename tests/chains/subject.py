@@ -1,4 +1,4 @@
-"""What a chain must bring so that the suite can judge it: a real node under control, and the truth about its state."""
+"""A chain that the suite can judge: a real node under control, and the truth about its state."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ChainT_co = TypeVar("ChainT_co", bound=Chain, covariant=True)
 
 
 @dataclass(slots=True)
-class Asked:
-    """What went to the node: how many requests, and the spans of its bulk reads with the contracts they named.
+class RequestLog:
+    """Requests to the node: their number, and the spans of its bulk reads with the contracts they named.
 
     `at` is what happens just before a request, by its number since `forget`.
     """
@@ -37,7 +37,7 @@ class Asked:
         """Note the spans that a chain collects."""
         collect = chain.collect
 
-        async def noted(
+        async def collect_and_count(
             span: Span,
             datasets: Sequence[str],
             contracts: Sequence[str] = (),
@@ -47,7 +47,7 @@ class Asked:
             self.spans.append((span, tuple(contracts)))
             return await collect(span, datasets, contracts, before, events)
 
-        chain.collect = noted  # type: ignore[method-assign]
+        chain.collect = collect_and_count  # type: ignore[method-assign]
 
     def forget(self) -> None:
         """Count from here."""
@@ -56,18 +56,18 @@ class Asked:
 
 
 class Subject(Protocol[ChainT_co]):
-    """One chain on a node of its own, with a history of trading behind it.
+    """One chain on a separate node, with a history of trading.
 
     What the chain has not is declared: capabilities in `lacks`, tables that none of its datasets fills in `no_rows`.
     Addresses are canonical. `tokens` are all fungible tokens that wallets may hold; `plain` are those of them whose
     balances change by their events alone. `birth` is the first block at which all of them lie.
     """
 
-    asked: Asked
+    request_log: RequestLog
 
     @property
     def asks_each_block(self) -> bool:
-        """Whether its nodes have no answer for many blocks at once, so that a span is as many requests as blocks."""
+        """True if its nodes answer no request for many blocks, so that a span is as many requests as blocks."""
 
     @property
     def lacks(self) -> Set[Capability]: ...
@@ -85,7 +85,7 @@ class Subject(Protocol[ChainT_co]):
 
     @property
     def approval_standards(self) -> Set[str]:
-        """Those of its approvals."""
+        """Standards of its approvals."""
 
     @property
     def accounts(self) -> Sequence[str]:
@@ -99,7 +99,7 @@ class Subject(Protocol[ChainT_co]):
 
     @property
     def events(self) -> Sequence[str]:
-        """Filters of the dataset `events`, all of which have some."""
+        """Filters of the dataset `events`, each with some rows."""
 
     @property
     def birth(self) -> int: ...
@@ -109,7 +109,7 @@ class Subject(Protocol[ChainT_co]):
         """The newest block's height; final are those FINALITY below it. There may be none at a lower height."""
 
     def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> ChainT_co:
-        """The adapter of this chain, new and as the settings would build it; what it asks is counted in `asked`."""
+        """Return a new adapter of this chain, as the settings would build it; `request_log` counts its requests."""
 
     def mine(self, blocks: int) -> None:
         """Make blocks with nothing in them."""
@@ -127,13 +127,13 @@ class Subject(Protocol[ChainT_co]):
         """From now on the other one of two nodes is the chain."""
 
     def native(self, account: str, height: int) -> int:
-        """What the node says that an account holds of the native coin at a block."""
+        """Return the node's native balance of an account at a block."""
 
     def balance(self, account: str, token: str, height: int) -> int | None:
-        """What the token says that an account holds at a block; None where it says nothing."""
+        """Return the token's balance of an account at a block; None if the token answers nothing."""
 
     def allowance(self, owner: str, token: str, spender: str, height: int) -> int:
-        """What the token says that a spender may take at a block."""
+        """Return the token's allowance of a spender at a block."""
 
     def rows(self, span: Span) -> Mapping[str, list[Row]]:
         """Every row of every table that the blocks of a span are worth, by a reading as plain as can be."""

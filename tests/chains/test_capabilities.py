@@ -1,4 +1,4 @@
-"""What a chain lacks is declared by the chain and by its subject; a declaration that is no longer true is red."""
+"""Capabilities that a chain lacks are declared by the chain and by its subject; outdated declarations are red."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Proving(InventedChain):
 
 
 class Secretive(Proving):
-    """A gap that was closed, and nobody was told."""
+    """A chain that closed a gap, but still declares it."""
 
     capabilities = InventedChain.capabilities
 
@@ -101,8 +101,8 @@ def test_a_gap_that_was_closed_turns_its_declaration_red(changed: type[InventedC
         check_declared(subject, chain)
 
 
-class Silent(InventedChain):
-    """A chain that says what moved, and nothing of transactions: neither to an index nor to who looks one up."""
+class WithoutTransactions(InventedChain):
+    """A chain that returns movements, but no transactions, neither to an index nor to a lookup."""
 
     datasets = MappingProxyType({name: InventedChain.datasets[name] for name in ("native", "transfers")})
     default_datasets = tuple(datasets)
@@ -112,19 +112,23 @@ class Silent(InventedChain):
 class Unasked(InventedChain):
     """A chain whose transactions can be indexed only."""
 
-    capabilities = Silent.capabilities
+    capabilities = WithoutTransactions.capabilities
 
 
 @pytest.mark.parametrize(
-    ("adapter", "error", "words"),
+    ("adapter", "error", "message"),
     [
-        (Silent, MissingCapability, "`transactions` of moon cannot be answered by this server .moon lacks it"),
+        (
+            WithoutTransactions,
+            MissingCapability,
+            "`transactions` of moon cannot be answered by this server .moon lacks it",
+        ),
         (Unasked, NotIndexed, "transactions of moon are not indexed for blocks"),
         (InventedChain, None, ""),
     ],
 )
 async def test_transactions_that_no_part_of_a_chain_can_say_are_a_typed_error(
-    tmp_path: Path, adapter: type[InventedChain], error: type[ChainfolioError] | None, words: str
+    tmp_path: Path, adapter: type[InventedChain], error: type[ChainfolioError] | None, message: str
 ) -> None:
     subject = InventedSubject(90)
     subject.adapter = adapter
@@ -133,16 +137,18 @@ async def test_transactions_that_no_part_of_a_chain_can_say_are_a_typed_error(
         await indexed.follower().step()
         book = TokenBook(indexed.key, indexed.lake, {})
         snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
-        shown = Subject(snapshotter, ChainFacts(indexed.key, "Moon", 7777), indexed.datasets, (subject.accounts[0],))
+        shown_subject = Subject(
+            snapshotter, ChainFacts(indexed.key, "Moon", 7777), indexed.datasets, (subject.accounts[0],)
+        )
         statement = Statement(Registry(()), Functions(), 1000, TransactionFilter(limit=10, offset=0))
         if error is None:
-            assert (await statement.page([shown]))[0]
+            assert (await statement.page([shown_subject]))[0]
             return
-        with pytest.raises(error, match=words):
-            await statement.page([shown])
+        with pytest.raises(error, match=message):
+            await statement.page([shown_subject])
 
 
 def test_a_day_takes_every_dataset_that_moves_or_charges_something() -> None:
     assert balance_datasets(InventedChain.datasets.values()) == ("transactions", "native", "transfers")
-    moved = {"transfers", "native", "internal", "transactions", "withdrawals", "mints"}
-    assert set(balance_datasets(kind_of("evm").datasets.values())) == moved
+    expected = {"transfers", "native", "internal", "transactions", "withdrawals", "mints"}
+    assert set(balance_datasets(kind_of("evm").datasets.values())) == expected

@@ -1,4 +1,4 @@
-"""What strangers send changes no trusted number and no completeness, and its work is bounded, on every kind."""
+"""Hostile assets change no trusted number and no completeness, and their work is bounded, on every kind."""
 
 from __future__ import annotations
 

@@ -109,16 +109,19 @@ async def test_history_of_an_account_ends_if_all_old_slots_are_skipped(tmp_path:
 async def test_longest_run_of_skipped_heights_is_looked_through() -> None:
     node = without_old_blocks(-32007)
     below = HEAD - MAX_SKIPPED // 2
-    node.answers = {**node.answers, "getBlock": lambda params: header(params[0]) if params[0] <= below else gone()}
+    node.answers = {
+        **node.answers,
+        "getBlock": lambda params: header(params[0]) if params[0] <= below else skip_heights(),
+    }
 
-    def gone() -> Any:
+    def skip_heights() -> Any:
         raise Refuse(-32007, "skipped")
 
     chain = node.chain()
     chain.node.finalized = HEAD
-    found = await newest_block_in(chain, Span(0, HEAD))
-    assert found is not None
-    assert found.height == below
+    newest = await newest_block_in(chain, Span(0, HEAD))
+    assert newest is not None
+    assert newest.height == below
 
 
 def base58(number: int, size: int) -> str:
@@ -152,25 +155,25 @@ async def test_token_accounts_that_lead_to_further_ones_without_an_end_are_refus
     monkeypatch.setattr(solana_history, "MAX_ROUNDS", 20)
     order: dict[str, int] = {WALLET: 0}
 
-    def listed(params: Any) -> Any:
+    def signatures(params: Any) -> Any:
         address, options = params
         number = order.setdefault(address, len(order))
         return [] if "before" in options else [{"signature": base58(number, SIGNATURE_SIZE), "slot": 60, "err": None}]
 
-    def named(params: Any) -> Any:
+    def token_transaction(params: Any) -> Any:
         number = next(each for each in order.values() if base58(each, SIGNATURE_SIZE) == params[0])
-        found = transaction(60, params[0])
-        found["transaction"]["message"]["accountKeys"][1] = base58(1000 + number, KEY_SIZE)
-        held = {
+        document = transaction(60, params[0])
+        document["transaction"]["message"]["accountKeys"][1] = base58(1000 + number, KEY_SIZE)
+        token_balance = {
             "accountIndex": 1,
             "mint": base58(7, KEY_SIZE),
             "owner": WALLET,
             "uiTokenAmount": {"amount": "1", "decimals": 0},
         }
-        found["meta"]["postTokenBalances"] = [held]
-        return found
+        document["meta"]["postTokenBalances"] = [token_balance]
+        return document
 
-    chain = FakeNode(getSignaturesForAddress=listed, getTransaction=named).chain()
+    chain = FakeNode(getSignaturesForAddress=signatures, getTransaction=token_transaction).chain()
     await chain.heads()
     with pytest.raises(BadAnswer, match=r"names token accounts of .* without an end"):
         await chain.collect_accounts(Span(0, 90), [WALLET], ["transfers"])
@@ -178,11 +181,11 @@ async def test_token_accounts_that_lead_to_further_ones_without_an_end_are_refus
 
 
 async def test_nonces_that_rise_and_fall_are_refused_before_every_block_is_asked_for() -> None:
-    node, asked = living(), 0
+    node, request_count = living(), 0
 
     def nonce(params: Any) -> str:
-        nonlocal asked
-        asked += 1
+        nonlocal request_count
+        request_count += 1
         height = node.height(params[0])
         return hex(height * 7919 % 1000 + (500 if height == node.final else 0))
 
@@ -190,7 +193,7 @@ async def test_nonces_that_rise_and_fall_are_refused_before_every_block_is_asked
     node.answers = {**node.answers, "starknet_getNonce": nonce}
     with pytest.raises(BadAnswer, match="is lower after block"):
         await read(node, Span(0, 890))
-    assert asked < 20
+    assert request_count < 20
 
 
 async def test_logs_that_are_new_in_every_answer_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +226,7 @@ class Registry:
     key = "beacon"
 
     async def read(self, path: str, kind: Any, body: Any) -> Any:
-        """As many as are asked for."""
+        """Return as many as are requested."""
         texts = {"pubkey": "0x" + "aa" * 48, "withdrawal_credentials": "0x" + "00" * 32}
         row = {"balance": "0", "validator": {**dict.fromkeys(NUMBERS, "0"), **texts, "slashed": False}}
         return msgspec.convert([{**row, "index": each} for each in body["ids"]], kind, strict=False)
@@ -274,8 +277,8 @@ async def test_prices_of_blocks_that_no_node_answers_are_lost(error: Any) -> Non
 @pytest.mark.parametrize("error", ERRORS, ids=["pruned", "down"])
 async def test_snapshots_of_blocks_that_no_node_answers_fail(error: Any) -> None:
     shared = JointChain(Gone(error), 2)  # type: ignore[arg-type]
-    found = await asyncio.gather(*(shared.answer([READ], block) for block in BLOCKS), return_exceptions=True)
-    assert [type(each) for each in found] == [type(error)] * 2
+    outcomes = await asyncio.gather(*(shared.answer([READ], block) for block in BLOCKS), return_exceptions=True)
+    assert [type(each) for each in outcomes] == [type(error)] * 2
 
 
 async def test_balances_that_change_in_every_block_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A kind of chain and price sources that come as wheels of somebody else are indexed, read, valued and served."""
+"""A kind of chain and price sources that come as third-party wheels are indexed, read, valued and served."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Stall(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing is printed."""
+        """Print nothing."""
 
 
 @pytest.fixture(scope="module")
 def stall() -> Iterator[str]:
-    """Its address."""
+    """Serve prices and yield the address."""
     server = HTTPServer(("127.0.0.1", 0), Stall)
     thread = Thread(target=server.serve_forever)
     thread.start()
@@ -77,9 +77,9 @@ def operator(tmp_path_factory: pytest.TempPathFactory, stall: str) -> Operator:
 
 @pytest.fixture(scope="module")
 def indexed(operator: Operator) -> dict[str, Any]:
-    """What `index` says of the first time."""
-    told: dict[str, Any] = operator.command("index", KEY)
-    return told
+    """Return the report of the first `index`."""
+    report: dict[str, Any] = operator.command("index", KEY)
+    return report
 
 
 def loose(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -100,13 +100,13 @@ def test_every_final_height_is_indexed_once_whether_or_not_it_has_a_block(
 ) -> None:
     head = ledger.head.height
     final = head - FINALITY
-    assert len(ledger.within(range(final + 1))) < final, "some heights have no block"
-    payments = [paid for each in ledger.within(range(final + 1)) for paid in each.payments]
-    blocks, transactions = len(ledger.within(range(final + 1))), len({paid.tx_hash for paid in payments})
+    assert len(ledger.blocks_at(range(final + 1))) < final, "some heights have no block"
+    payments = [payment for each in ledger.blocks_at(range(final + 1)) for payment in each.payments]
+    blocks, transactions = len(ledger.blocks_at(range(final + 1))), len({payment.tx_hash for payment in payments})
     assert (indexed["blocks"], indexed["rows"]) == (final + 1, blocks + transactions + len(payments))
     assert indexed["derived"]["account_transfers"] == 2 * len(payments)
-    again = operator.command("index", KEY)
-    assert (again["blocks"], again["rows"]) == (0, 0)
+    second_run = operator.command("index", KEY)
+    assert (second_run["blocks"], second_run["rows"]) == (0, 0)
 
 
 @pytest.mark.usefixtures("indexed")
@@ -117,18 +117,18 @@ def test_status_and_doctor_show_what_the_chain_has_and_lacks(operator: Operator,
     report = operator.command("doctor")
     (endpoint,) = report["endpoints"]
     assert (endpoint["chain"], endpoint["endpoint"], endpoint["ok"]) == (KEY, "memory", True)
-    (shown,) = report["chains"]
+    (chain_report,) = report["chains"]
     lacks = ["approvals", "cross_check", "proofs", "restore"]
-    assert sorted(shown["lacks"]) == sorted(chain["lacks"]) == lacks
+    assert sorted(chain_report["lacks"]) == sorted(chain["lacks"]) == lacks
 
 
 @pytest.mark.usefixtures("indexed")
 def test_coins_are_those_of_the_chain_and_valued_by_its_own_decimals(operator: Operator, ledger: Ledger) -> None:
     (document,) = operator.command("portfolio", ALICE)
     (coin,) = [each for each in loose(document).values() if each["symbol"] == "inv"]
-    held = coins(ledger, ALICE, ledger.head.height)
-    assert (coin["balance"], coin["decimal"]) == (held, "9")
-    assert Decimal(coin["value"]) == Decimal(held) * Decimal(COIN_USD)
+    balance = coins(ledger, ALICE, ledger.head.height)
+    assert (coin["balance"], coin["decimal"]) == (balance, "9")
+    assert Decimal(coin["value"]) == Decimal(balance) * Decimal(COIN_USD)
     assert Decimal(str(operator.command("nav", ALICE)["nav"])) >= Decimal(coin["value"])
 
 
@@ -137,28 +137,28 @@ def test_tokens_are_those_of_the_chain_and_two_have_prices_of_installed_sources(
     operator: Operator, ledger: Ledger
 ) -> None:
     (document,) = operator.command("portfolio", ALICE)
-    found = loose(document)
+    tokens = loose(document)
     for token, (_, _, decimals) in TOKENS.items():
         raw = ledger.balance(ALICE, token, ledger.head.height)
         assert raw
-        assert Decimal(found[token]["balance"]) == amount(raw, decimals)
-    assert found[FIRST]["priceSource"] == "treasury"
-    assert Decimal(found[FIRST]["price"]) == Decimal(coins(ledger, BOB, ledger.head.height))
-    assert (found[SECOND]["priceSource"], found[SECOND]["price"]) == ("bazaar", WEB_USD)
-    assert found[THIRD]["price"] == "N/A"
+        assert Decimal(tokens[token]["balance"]) == amount(raw, decimals)
+    assert tokens[FIRST]["priceSource"] == "treasury"
+    assert Decimal(tokens[FIRST]["price"]) == Decimal(coins(ledger, BOB, ledger.head.height))
+    assert (tokens[SECOND]["priceSource"], tokens[SECOND]["price"]) == ("bazaar", WEB_USD)
+    assert tokens[THIRD]["price"] == "N/A"
 
 
 @pytest.mark.slow("the next test asks the API for the same transactions")
 @pytest.mark.usefixtures("indexed")
 def test_transactions_are_all_that_the_account_took_part_in(operator: Operator, ledger: Ledger) -> None:
-    told = operator.command("transactions", ALICE, "--limit", "250")["transactions"]
-    own = {
-        paid.tx_hash: each.block.height
+    transactions = operator.command("transactions", ALICE, "--limit", "250")["transactions"]
+    expected = {
+        payment.tx_hash: each.block.height
         for each in ledger.minted.values()
-        for paid in each.payments
-        if ALICE in (paid.sender, paid.recipient)
+        for payment in each.payments
+        if ALICE in (payment.sender, payment.recipient)
     }
-    assert {each["hash"]: each["blockNumber"] for each in told} == own
+    assert {each["hash"]: each["blockNumber"] for each in transactions} == expected
 
 
 @pytest.fixture(scope="module")
@@ -168,34 +168,34 @@ def client(operator: Operator, indexed: dict[str, Any], tmp_path_factory: pytest
         "account", "create", "--name", "a", "--plan", "FREE", "--credits", "100000", "--grant", "portfolio"
     )
     port, log = free_port(), tmp_path_factory.mktemp("log") / "serve.log"
-    words = ["serve", "--port", str(port), "--config", str(operator.config)]
-    with process(words, log, operator.site) as running:
+    arguments = ["serve", "--port", str(port), "--config", str(operator.config)]
+    with process(arguments, log, operator.site) as running:
         printed(running, log, "listening")
         yield Client(f"http://127.0.0.1:{port}/v1", account["apiKey"])
 
 
-def asked(client: Client, path: str, **query: str) -> Any:
+def get_json(client: Client, path: str, **query: str) -> Any:
     answer = client.ask("GET", path, {"addresses": ALICE, **query})
     assert answer.status == 200, answer.body
     return answer.read(object)
 
 
 def test_the_api_answers_portfolio_wallet_nav_and_transactions(client: Client, ledger: Ledger) -> None:
-    held = coins(ledger, ALICE, ledger.head.height)
+    balance = coins(ledger, ALICE, ledger.head.height)
     for path in ("/portfolio", "/wallet"):
-        (document,) = asked(client, path, **({"waitForSync": "true"} if path == "/portfolio" else {}))
+        (document,) = get_json(client, path, **({"waitForSync": "true"} if path == "/portfolio" else {}))
         (coin,) = [each for each in loose(document).values() if each["symbol"] == "inv"]
-        assert coin["balance"] == held
-    assert asked(client, "/nav")["nav"] > 0
-    told = asked(client, "/transactions", limit="50", offset="0")["transactions"]
-    assert all(ALICE in (each["from"], each["to"]) for each in told)
-    assert told
+        assert coin["balance"] == balance
+    assert get_json(client, "/nav")["nav"] > 0
+    transactions = get_json(client, "/transactions", limit="50", offset="0")["transactions"]
+    assert all(ALICE in (each["from"], each["to"]) for each in transactions)
+    assert transactions
 
 
 def test_the_api_answers_what_was_held_as_a_past_day_began(client: Client, ledger: Ledger) -> None:
     subscribed = client.ask("POST", "/subscribe-snapshot", body={"addresses": [{"address": ALICE}]})
     assert subscribed.status < 300, subscribed.body
-    (document,) = asked(client, "/historical", date="2025-01-04")
+    (document,) = get_json(client, "/historical", date="2025-01-04")
     (coin,) = [each for each in loose(document).values() if each["symbol"] == "inv"]
     last = (3 * 86_400_000_000 - 1) // BLOCK_TIME_US
     assert START_US + last * BLOCK_TIME_US < START_US + 3 * 86_400_000_000

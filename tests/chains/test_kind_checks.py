@@ -1,4 +1,4 @@
-"""What a package makes as a chain is looked at before it is used: what it lacks, and where it contradicts itself."""
+"""A chain that a package makes is checked before it is used: for missing parts and contradictions."""
 
 from __future__ import annotations
 
@@ -41,29 +41,29 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def made() -> InventedChain:
+def invented_chain() -> InventedChain:
     return InventedSubject(3).chain()
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_chain_that_contradicts_itself_is_told(name: str) -> None:
-    chain, (change, fault) = made(), CHANGES[name]
+    chain, (change, fault) = invented_chain(), CHANGES[name]
     for attribute, value in change.items():
         setattr(chain, attribute, value)
-    told = chain_fault(chain, "moon", "invented", DATASETS)
-    assert fault in told
-    assert bool(told) == bool(fault)
+    message = chain_fault(chain, "moon", "invented", DATASETS)
+    assert fault in message
+    assert bool(message) == bool(fault)
 
 
 def test_a_chain_whose_facts_name_the_coin_of_another_is_told() -> None:
-    chain: Any = made()
+    chain: Any = invented_chain()
     coin = replace(chain.info.native, asset=Asset("eip155:1", "slip44", "60"))
     chain.info = replace(chain.info, native=coin)
     assert "native asset" in chain_fault(chain, "moon", "invented", DATASETS)
 
 
 @pytest.mark.parametrize(
-    ("of", "told"),
+    ("of", "message"),
     [
         (ValueError("no luck"), "chains.moon: the kind of chain `toy` cannot make it: ValueError: no luck"),
         (None, "chains.moon: what the kind of chain `toy` makes is no chain: it lacks key, kind, caip2, info, "),
@@ -71,7 +71,7 @@ def test_a_chain_whose_facts_name_the_coin_of_another_is_told() -> None:
     ],
 )
 def test_a_kind_that_makes_no_chain_is_refused_with_the_section(
-    of: Exception | None, told: str, monkeypatch: pytest.MonkeyPatch
+    of: Exception | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Kind:
         datasets = DATASETS
@@ -82,5 +82,7 @@ def test_a_kind_that_makes_no_chain_is_refused_with_the_section(
 
     monkeypatch.setattr(kinds, "kind_of", lambda name: Kind())
     with pytest.raises(BadSettings) as caught:
-        kinds.build_chain("toy", "moon", made().settings, Environment(), configs=Path(), memory=kinds.EndpointMemory())
-    assert str(caught.value).startswith(told)
+        kinds.build_chain(
+            "toy", "moon", invented_chain().settings, Environment(), configs=Path(), memory=kinds.EndpointMemory()
+        )
+    assert str(caught.value).startswith(message)

@@ -24,9 +24,9 @@ def logs(subject: ChainUnderTest) -> tuple[str, ...]:
 
 
 async def at_once(traded: ChainUnderTest, folder: Path, last: int) -> dict[str, list[Row]]:
-    async with index(traded, folder) as whole:
-        await whole.fill(0, last)
-        return whole.read_all()
+    async with index(traded, folder) as full_index:
+        await full_index.fill(0, last)
+        return full_index.read_all()
 
 
 def histories(indexed: AnyIndex) -> list[Row]:
@@ -38,11 +38,11 @@ def histories(indexed: AnyIndex) -> list[Row]:
 async def test_indexing_twice_is_indexing_once(traded: ChainUnderTest, tmp_path: Path) -> None:
     async with index(traded, tmp_path) as indexed:
         last = await indexed.fill_final()
-        once = indexed.read_all()
-        traded.asked.forget()
-        again = await indexed.fill(0, last)
-        assert (traded.asked.requests, again.blocks_total, again.rows) == (0, 0, 0)
-        assert indexed.read_all() == once
+        full_rows = indexed.read_all()
+        traded.request_log.forget()
+        second_run = await indexed.fill(0, last)
+        assert (traded.request_log.requests, second_run.blocks_total, second_run.rows) == (0, 0, 0)
+        assert indexed.read_all() == full_rows
 
 
 @pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
@@ -55,8 +55,8 @@ async def test_work_that_was_done_meanwhile_is_not_done_again(traded: ChainUnder
         await indexed.fill(5, 20)
         progress = Progress(indexed.environment.clock, 41)
         await Collector(indexed.chain, indexed.lake, indexed.tail, indexed.environment, progress).run([*work, *work])
-        once = await at_once(traded, tmp_path / "whole", 40)
-        assert indexed.read_all() == once
+        full_rows = await at_once(traded, tmp_path / "whole", 40)
+        assert indexed.read_all() == full_rows
 
 
 @pytest.mark.slow("many small runs of each kind; other tests index in two pieces")
@@ -73,11 +73,11 @@ async def test_pieces_in_any_order_make_the_same_index(traded: ChainUnderTest, t
                 await indexed.materialise()
         await indexed.materialise()
         assert all(indexed.tail.indexed_ranges(indexed.key, name) == Spans([Span(0, last)]) for name in traded.datasets)
-        async with index(traded, tmp_path / "whole") as whole:
-            await whole.fill(0, last)
-            await whole.materialise()
-            assert indexed.read_all() == whole.read_all()
-            assert histories(indexed) == histories(whole)
+        async with index(traded, tmp_path / "whole") as full_index:
+            await full_index.fill(0, last)
+            await full_index.materialise()
+            assert indexed.read_all() == full_index.read_all()
+            assert histories(indexed) == histories(full_index)
 
 
 @pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
@@ -86,26 +86,30 @@ async def test_a_contract_that_is_added_is_all_that_is_fetched(traded: ChainUnde
     first, second, third = traded.plain[:3]
     async with index(traded, tmp_path, datasets=logs(traded)) as indexed:
         await indexed.fill(0, 60, contracts=[first])
-        traded.asked.forget()
+        traded.request_log.forget()
         await indexed.fill(0, 60, contracts=[first, second])
-        assert told(traded, {(second,)}) == Spans([Span(0, 60)])
-        traded.asked.forget()
+        assert requested_spans(traded, {(second,)}) == Spans([Span(0, 60)])
+        traded.request_log.forget()
         await indexed.fill(0, 65, contracts=[first, second, third])
-        assert told(traded, {(third,)}) == Spans([Span(0, 60)]) | [Span(0, 65)]
-        assert told(traded, {tuple(sorted([first, second]))}) == Spans([Span(61, 65)])
-        spans = [span for span, _ in traded.asked.spans]
+        assert requested_spans(traded, {(third,)}) == Spans([Span(0, 60)]) | [Span(0, 65)]
+        assert requested_spans(traded, {tuple(sorted([first, second]))}) == Spans([Span(61, 65)])
+        spans = [span for span, _ in traded.request_log.spans]
         each = sum(map(len, spans)) if traded.asks_each_block else len(spans)
-        assert traded.asked.requests <= 2 * each
-        async with index(traded, tmp_path / "whole", datasets=logs(traded)) as whole:
-            await whole.fill(0, 65)
-            named = {first, second, third}
-            assert indexed.rows("transfers") == [row for row in whole.rows("transfers") if row["token"] in named]
-            assert indexed.rows("approvals") == [row for row in whole.rows("approvals") if row["token"] in named]
+        assert traded.request_log.requests <= 2 * each
+        async with index(traded, tmp_path / "whole", datasets=logs(traded)) as full_index:
+            await full_index.fill(0, 65)
+            contracts = {first, second, third}
+            assert indexed.rows("transfers") == [
+                row for row in full_index.rows("transfers") if row["token"] in contracts
+            ]
+            assert indexed.rows("approvals") == [
+                row for row in full_index.rows("approvals") if row["token"] in contracts
+            ]
 
 
-def told(traded: ChainUnderTest, contracts: set[tuple[str, ...]]) -> Spans:
+def requested_spans(traded: ChainUnderTest, contracts: set[tuple[str, ...]]) -> Spans:
     """The heights that were asked for with just these contracts, each once."""
-    spans = [span for span, named in traded.asked.spans if tuple(sorted(named)) in contracts]
+    spans = [span for span, span_contracts in traded.request_log.spans if tuple(sorted(span_contracts)) in contracts]
     assert sum(map(len, spans)) == len(Spans(spans)), "nothing is asked twice"
     return Spans(spans)
 
@@ -126,11 +130,11 @@ async def test_everything_after_a_contract_doubles_nothing(
             await indexed.materialise()
         await indexed.fill(0, 60)
         await indexed.materialise()
-        async with index(traded, tmp_path / "b", datasets=logs(traded)) as whole:
-            await whole.fill(0, 60)
-            await whole.materialise()
-            assert indexed.read_all() == whole.read_all()
-            assert histories(indexed) == histories(whole)
+        async with index(traded, tmp_path / "b", datasets=logs(traded)) as full_index:
+            await full_index.fill(0, 60)
+            await full_index.materialise()
+            assert indexed.read_all() == full_index.read_all()
+            assert histories(indexed) == histories(full_index)
 
 
 @pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
@@ -138,9 +142,9 @@ async def test_everything_after_a_contract_doubles_nothing(
 async def test_a_contract_after_everything_costs_no_request(traded: ChainUnderTest, tmp_path: Path) -> None:
     async with index(traded, tmp_path, datasets=logs(traded)) as indexed:
         await indexed.fill(0, 60)
-        traded.asked.forget()
+        traded.request_log.forget()
         await indexed.fill(0, 60, contracts=traded.plain)
-        assert traded.asked.requests == 0
+        assert traded.request_log.requests == 0
 
 
 @pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
@@ -167,7 +171,7 @@ async def test_only_what_is_final_can_be_asked_for(traded: ChainUnderTest, tmp_p
 @pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs_rows("approvals", "blocks", "transactions")
 async def test_blocks_of_the_tail_are_not_fetched_into_the_lake(traded: ChainUnderTest, tmp_path: Path) -> None:
-    """What is final on the node may still be in the tail: another dataset there comes by way of the tail, too."""
+    """Blocks that are final on the node may still be in the tail: another dataset there goes into the tail, too."""
     async with index(traded, tmp_path, datasets=logs(traded)) as indexed:
         last = await indexed.fill_final()
         await indexed.follower().step()

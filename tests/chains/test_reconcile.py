@@ -16,7 +16,7 @@ from tests.chains.subject import ChainUnderTest
 
 
 @asynccontextmanager
-async def whole(traded: ChainUnderTest, folder: Path) -> AsyncIterator[AnyIndex]:
+async def full_index(traded: ChainUnderTest, folder: Path) -> AsyncIterator[AnyIndex]:
     """Everything that moves something, up to the newest final block."""
     async with index(traded, folder) as indexed:
         indexed.datasets = tuple(each.name for each in indexed.chain.datasets.values() if each.history)
@@ -28,31 +28,35 @@ async def whole(traded: ChainUnderTest, folder: Path) -> AsyncIterator[AnyIndex]
 async def test_balances_of_coins_and_plain_tokens_are_the_sums_of_their_movements(
     traded: ChainUnderTest, tmp_path: Path
 ) -> None:
-    async with whole(traded, tmp_path) as indexed:
+    async with full_index(traded, tmp_path) as indexed:
         info, last = indexed.chain.info, (await indexed.chain.heads()).finalized
         results = await Reconciler(indexed.chain, indexed.lake, indexed.tail).run(traded.accounts)
         plain = {str(info.native.asset), *(str(info.token_asset(token)) for token in traded.plain)}
-        met: set[str] = set()
+        assets: set[str] = set()
         for each in results:
-            states = {one.asset: one.status for one in each.assets if one.asset in plain}
+            states = {
+                asset_status.asset: asset_status.status for asset_status in each.assets if asset_status.asset in plain
+            }
             assert set(states.values()) == {"equal"}, (each.address, each.differences)
             assert (each.first_block, each.last_block) == (0, last)
-            met |= states.keys()
-        assert str(info.native.asset) in met
-        assert len(met) > len(plain) // 2
+            assets |= states.keys()
+        assert str(info.native.asset) in assets
+        assert len(assets) > len(plain) // 2
 
 
 @pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs_rows("transfers")
 async def test_a_movement_that_the_index_lacks_is_found_in_its_block(traded: ChainUnderTest, tmp_path: Path) -> None:
-    async with whole(traded, tmp_path) as indexed:
+    async with full_index(traded, tmp_path) as indexed:
         rows = [row for row in indexed.stored(TRANSFERS.name).to_pylist() if row["token"] in traded.plain]
-        mine = [row for row in rows if row["recipient"] in traded.accounts and row["sender"] not in traded.accounts]
-        lost = mine[len(mine) // 2]
-        account = lost["recipient"]
-        token = str(indexed.chain.info.token_asset(lost["token"]))
-        indexed.lake.delete_span(indexed.key, Span(lost["height"], lost["height"]), [TRANSFERS])
-        (found,) = await Reconciler(indexed.chain, indexed.lake, indexed.tail).run([account])
-        told = {each.block for each in found.differences if each.asset == token}
-        assert told == {lost["height"]}
-        assert {each.cause for each in found.differences if each.block == lost["height"]} == {"missing_row"}, found
+        incoming = [row for row in rows if row["recipient"] in traded.accounts and row["sender"] not in traded.accounts]
+        missing_row = incoming[len(incoming) // 2]
+        account = missing_row["recipient"]
+        token = str(indexed.chain.info.token_asset(missing_row["token"]))
+        indexed.lake.delete_span(indexed.key, Span(missing_row["height"], missing_row["height"]), [TRANSFERS])
+        (reconciliation,) = await Reconciler(indexed.chain, indexed.lake, indexed.tail).run([account])
+        blocks = {each.block for each in reconciliation.differences if each.asset == token}
+        assert blocks == {missing_row["height"]}
+        assert {each.cause for each in reconciliation.differences if each.block == missing_row["height"]} == {
+            "missing_row"
+        }, reconciliation

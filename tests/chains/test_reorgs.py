@@ -1,4 +1,4 @@
-"""Whatever the chain does at its head, lake and tail together are a from-scratch index of what it is in the end."""
+"""After any reorganisations at the head, lake and tail together are a from-scratch index of the final chain."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ async def test_final_blocks_go_to_the_lake_and_what_can_still_change_stays(
     await follower.step()
     assert live.tail.blocks(live.key)[0] == before[0], "twelve blocks are too few for a commit"
     await follower.finalise_all()
-    kept, final = live.tail.blocks(live.key), (await live.chain.heads()).finalized
-    assert kept[0].height > final > before[0].height
+    tail_blocks, final = live.tail.blocks(live.key), (await live.chain.heads()).finalized
+    assert tail_blocks[0].height > final > before[0].height
     assert live.tail.anchor(live.key) == [block for block in before if block.height <= final][-1]
     await assert_as_from_scratch(live, living)
     living.reorg(50)
@@ -128,11 +128,11 @@ async def test_what_moved_to_the_lake_is_in_the_histories(
         await live.materialise()
         await follower.finalise_all()
         await live.materialise()
-    async with index(living, tmp_path / "whole") as whole:
-        await whole.fill_final()
-        await whole.materialise()
+    async with index(living, tmp_path / "whole") as full_index:
+        await full_index.fill_final()
+        await full_index.materialise()
         for table in materialise.DERIVED:
-            assert live.stored(table) == whole.stored(table), table
+            assert live.stored(table) == full_index.stored(table), table
 
 
 @pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon", "solana", "tron"])
@@ -140,13 +140,13 @@ async def test_a_reorganisation_below_all_that_is_kept_halts_and_loses_nothing(
     living: ChainUnderTest, live: AnyIndex
 ) -> None:
     follower = live.follower()
-    before, kept = live.read_all(), live.tail.blocks(live.key)
+    before, tail_blocks = live.read_all(), live.tail.blocks(live.key)
     living.reorg(FINALITY + 6)
     for _ in range(2):
         with pytest.raises(DeepReorg):
             await follower.step()
     assert live.read_all() == before
-    assert live.tail.blocks(live.key) == kept
+    assert live.tail.blocks(live.key) == tail_blocks
 
 
 @pytest.mark.slow("the same follower, with a new chain of another kind", only=["beacon", "solana", "tron"])
@@ -189,25 +189,25 @@ async def test_a_node_that_falls_behind_moves_nothing_backwards(living: ChainUnd
 async def test_the_chain_changes_while_it_is_read(living: ChainUnderTest, tmp_path: Path) -> None:
     async with index(living, tmp_path / "counted") as live:
         await live.fill_final()
-        living.asked.forget()
+        living.request_log.forget()
         await live.follower().step()
-        requests = living.asked.requests
+        requests = living.request_log.requests
     for request_number in range(1, min(requests, 8) + 1, 2):
         async with index(living, tmp_path / str(request_number)) as live:
             await live.fill_final()
             follower = live.follower()
-            living.asked.forget()
-            living.asked.at = {request_number: lambda: living.reorg(40)}
+            living.request_log.forget()
+            living.request_log.at = {request_number: lambda: living.reorg(40)}
             with suppress(SourceError):
                 await follower.step()
-            assert living.asked.at == {}, "a step asks as often as the one before"
+            assert living.request_log.at == {}, "a step asks as often as the one before"
             await follower.step()
             await assert_as_from_scratch(live, living)
 
 
 @pytest.mark.slow("a new chain of each kind, for a rare case")
 async def test_a_chain_that_is_younger_than_its_finality(living: ChainUnderTest, tmp_path: Path) -> None:
-    """Nothing was final, so there is no block to stand on but the first."""
+    """No block was final, so there is no start but the first block."""
     async with index(living, tmp_path) as live:
         follower = live.follower()
         await follower.step()

@@ -73,8 +73,8 @@ async def test_allowances_are_the_last_approvals(traded: ChainUnderTest, indexed
         if row["standard"] == "erc20":
             last[row["owner"], row["token"], row["spender"]] = (row["raw"], row["height"])
     rows = indexed.stored("allowances").to_pylist()
-    told = {(row["owner"], row["token"], row["spender"]): (row["raw"], row["approved_height"]) for row in rows}
-    assert told == last
+    allowances = {(row["owner"], row["token"], row["spender"]): (row["raw"], row["approved_height"]) for row in rows}
+    assert allowances == last
     assert {row["height"] for row in rows} == {height}
 
 
@@ -83,11 +83,11 @@ async def test_allowances_are_the_last_approvals(traded: ChainUnderTest, indexed
 async def test_what_nobody_has_spent_may_still_be_spent(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     await indexed.materialise()
     height = (await indexed.chain.heads()).finalized
-    sent = {(row["token"], row["sender"]): row["height"] for row in traded.rows(Span(0, height))["transfers"]}
+    last_sent = {(row["token"], row["sender"]): row["height"] for row in traded.rows(Span(0, height))["transfers"]}
     unspent = [
         row
         for row in indexed.stored("allowances").to_pylist()
-        if row["token"] in traded.plain and sent.get((row["token"], row["owner"]), 0) < row["approved_height"]
+        if row["token"] in traded.plain and last_sent.get((row["token"], row["owner"]), 0) < row["approved_height"]
     ]
     assert unspent
     for row in unspent:
@@ -99,25 +99,30 @@ async def test_what_nobody_has_spent_may_still_be_spent(traded: ChainUnderTest, 
 @pytest.mark.needs_rows("transfers")
 async def test_every_transfer_is_in_the_history_of_both_sides(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     await indexed.materialise()
-    wanted = []
+    expected = []
     for row in indexed.rows("transfers"):
-        kept = {name: row[name] for name in row if name not in ("sender", "recipient", "operator", "layout")}
-        for direction, me, other in (("in", "recipient", "sender"), ("out", "sender", "recipient")):
-            mine = {"direction": direction, "account": row[me], "counterparty": row[other], "bucket": bucket(row[me])}
-            wanted.append(kept | mine)
-    assert in_order(indexed.stored("account_transfers").to_pylist()) == in_order(wanted)
+        shared_columns = {name: row[name] for name in row if name not in ("sender", "recipient", "operator", "layout")}
+        for direction, me, counterparty in (("in", "recipient", "sender"), ("out", "sender", "recipient")):
+            own_columns = {
+                "direction": direction,
+                "account": row[me],
+                "counterparty": row[counterparty],
+                "bucket": bucket(row[me]),
+            }
+            expected.append(shared_columns | own_columns)
+    assert in_order(indexed.stored("account_transfers").to_pylist()) == in_order(expected)
 
 
 @pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs_rows("approvals")
 async def test_every_approval_is_in_the_history_of_who_gave_it(indexed: AnyIndex) -> None:
     await indexed.materialise()
-    wanted = [
+    expected = [
         {name: row[name] for name in row if name != "owner"} | {"account": row["owner"], "bucket": bucket(row["owner"])}
         for row in indexed.rows("approvals")
     ]
-    assert wanted
-    assert in_order(indexed.stored("account_approvals").to_pylist()) == in_order(wanted)
+    assert expected
+    assert in_order(indexed.stored("account_approvals").to_pylist()) == in_order(expected)
 
 
 @pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
@@ -126,11 +131,11 @@ async def test_decoding_again_changes_no_byte_and_asks_nobody(traded: ChainUnder
     await indexed.materialise()
     tables = (*FETCHED, *DERIVED)
     before = {table: indexed.stored(table) for table in tables}
-    traded.asked.forget()
-    written = reprocess.reprocess(indexed.chain, indexed.lake)
+    traded.request_log.forget()
+    row_counts = reprocess.reprocess(indexed.chain, indexed.lake)
     for history in materialise.HISTORIES:
         materialise.rebuild_history(indexed.lake, indexed.tail, indexed.key, history)
     await indexed.materialise()
-    assert traded.asked.requests == 0
+    assert traded.request_log.requests == 0
     assert {table: indexed.stored(table) for table in tables} == before
-    assert written == {table: before[table].num_rows for table in ("transfers", "approvals", "logs")}
+    assert row_counts == {table: before[table].num_rows for table in ("transfers", "approvals", "logs")}

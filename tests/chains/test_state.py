@@ -1,4 +1,4 @@
-"""What a snapshot says of a past block is what the node itself says of it, to the unit."""
+"""A snapshot of a past block has the node's balances at it, to the unit."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ PAST = (0.0, 0.6, 1.0)  # where to look between the birth of the tokens and the 
 
 @pytest.fixture
 async def indexed(traded: ChainUnderTest, tmp_path: Path) -> AsyncIterator[AnyIndex]:
-    # What nodes do not keep is told by all that moved since.
-    spared = ("native", "transactions") if Capability.PAST_BALANCES not in traded.lacks else ()
-    datasets = [name for name in traded.datasets if name not in spared]
+    # Balances that nodes do not keep are the sums of all movements since.
+    skipped = ("native", "transactions") if Capability.PAST_BALANCES not in traded.lacks else ()
+    datasets = [name for name in traded.datasets if name not in skipped]
     async with index(traded, tmp_path, datasets=datasets) as indexed:
         await indexed.fill_final()
         await indexed.follower().step()
         yield indexed
 
 
-def held(snapshot: Snapshot) -> dict[tuple[str, str], int]:
-    """What a snapshot says of tokens: account, contract -> raw."""
+def token_balances(snapshot: Snapshot) -> dict[tuple[str, str], int]:
+    """Return the token balances of a snapshot: account, contract -> raw."""
     return {
         (holding.account, holding.token.asset.reference): holding.raw
         for holding in snapshot.holdings
@@ -38,7 +38,7 @@ def held(snapshot: Snapshot) -> dict[tuple[str, str], int]:
 
 
 def native(snapshot: Snapshot) -> dict[str, int]:
-    """What a snapshot says of native coins."""
+    """Return the native balances of a snapshot."""
     return {holding.account: holding.raw for holding in snapshot.holdings if holding.token.asset.is_native}
 
 
@@ -49,14 +49,14 @@ async def test_every_balance_of_every_wallet_is_what_its_contract_says_at_that_b
 ) -> None:
     height = traded.birth + int((traded.height - traded.birth) * share)
     snapshot = await indexed.snapshot(traded.accounts, await indexed.block(height))
-    places = [(account, token) for account in traded.accounts for token in traded.tokens]
-    truth = {place: traded.balance(*place, height) for place in places}
-    found = held(snapshot)
-    assert {place: raw for place, raw in found.items() if place in truth} == {p: raw for p, raw in truth.items() if raw}
-    assert all(traded.balance(*place, height) == raw for place, raw in found.items() if place not in truth)
+    keys = [(account, token) for account in traded.accounts for token in traded.tokens]
+    truth = {key: traded.balance(*key, height) for key in keys}
+    balances = token_balances(snapshot)
+    assert {key: raw for key, raw in balances.items() if key in truth} == {p: raw for p, raw in truth.items() if raw}
+    assert all(traded.balance(*key, height) == raw for key, raw in balances.items() if key not in truth)
     assert native(snapshot) == {account: traded.native(account, height) for account in traded.accounts}
     assert [issue for issue in snapshot.issues if issue.makes_partial] == []
-    assert found
+    assert balances
 
 
 @pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
@@ -69,27 +69,27 @@ async def test_the_head_is_what_a_snapshot_without_a_block_is_of(traded: ChainUn
 @pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 async def test_a_snapshot_of_many_accounts_is_the_sum_of_their_own(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     block = await indexed.block(traded.height)
-    together = await indexed.snapshot(traded.accounts, block)
+    combined = await indexed.snapshot(traded.accounts, block)
     alone = [await indexed.snapshot([account], block) for account in traded.accounts]
-    assert held(together) == {place: raw for snapshot in alone for place, raw in held(snapshot).items()}
+    assert token_balances(combined) == {key: raw for snapshot in alone for key, raw in token_balances(snapshot).items()}
 
 
 @pytest.mark.needs(Capability.PAST_BALANCES)
 async def test_zero_is_told_and_what_is_not_there_is_an_issue(traded: ChainUnderTest, indexed: AnyIndex) -> None:
-    nobody, token = traded.accounts[-1], traded.plain[0]
-    assert traded.balance(nobody, token, traded.height) == 0
-    now = await indexed.snapshot([nobody], await indexed.block(traded.height), extra=[token])
-    assert (native(now), held(now), now.issues) == ({nobody: 0}, {}, ())
-    before = await indexed.snapshot([nobody], await indexed.chain.block(0), extra=[token])
-    assert traded.balance(nobody, token, 0) is None
-    assert held(before) == {}
+    empty_account, token = traded.accounts[-1], traded.plain[0]
+    assert traded.balance(empty_account, token, traded.height) == 0
+    now = await indexed.snapshot([empty_account], await indexed.block(traded.height), extra=[token])
+    assert (native(now), token_balances(now), now.issues) == ({empty_account: 0}, {}, ())
+    before = await indexed.snapshot([empty_account], await indexed.chain.block(0), extra=[token])
+    assert traded.balance(empty_account, token, 0) is None
+    assert token_balances(before) == {}
     assert [issue.subject for issue in before.issues] == [token]
 
 
 @pytest.mark.needs(Capability.PAST_BALANCES)
 async def test_at_the_first_block_nobody_holds_what_came_later(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     snapshot = await indexed.snapshot(traded.accounts, await indexed.chain.block(0))
-    assert held(snapshot) == {}
+    assert token_balances(snapshot) == {}
     assert native(snapshot) == {account: traded.native(account, 0) for account in traded.accounts}
     assert snapshot.issues == ()
 
@@ -107,14 +107,14 @@ async def test_heights_that_are_not_indexed_are_said(traded: ChainUnderTest, tmp
 
 @pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 async def test_an_index_of_nothing_says_so(traded: ChainUnderTest, tmp_path: Path) -> None:
-    async with index(traded, tmp_path) as nothing:
-        snapshot = await nothing.snapshot(traded.accounts[:1])
+    async with index(traded, tmp_path) as empty_index:
+        snapshot = await empty_index.snapshot(traded.accounts[:1])
         reasons = [issue.reason for issue in snapshot.issues if issue.makes_partial]
-        if nothing.chain.account_reader(InstalledProtocols()).finds_tokens:
+        if empty_index.chain.account_reader(InstalledProtocols()).finds_tokens:
             assert reasons == []
         else:
             assert [f"0..{traded.height}" in reason for reason in reasons] == [True]
-        assert await nothing.materialise() == {
+        assert await empty_index.materialise() == {
             "account_transfers": 0,
             "account_approvals": 0,
             "account_transactions": 0,

@@ -35,7 +35,7 @@ from chainfolio.localchain.tron.views import View
 from chainfolio.transport.exchange import HttpResponse, Sink
 from chainfolio.transport.http import HttpTransport
 from tests.chains.index import EVERYTHING
-from tests.chains.subject import FINALITY, Asked, Row
+from tests.chains.subject import FINALITY, RequestLog, Row
 from tests.tron.chains import facts
 
 KEY = "tron"
@@ -54,24 +54,24 @@ NUMBERS = {name: number for number, name in CONTRACTS.items()}
 class Recording:
     """A transport that counts what is asked, and can be pointed at another node."""
 
-    asked: Asked
+    request_log: RequestLog
     url: str
     first: str
     _real: HttpTransport = field(default_factory=HttpTransport)
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One exchange with the node of the moment."""
-        self.asked.count()
+        self.request_log.count()
         return await self._real.post(source, url.replace(self.first, self.url), body, timeout_s)
 
     async def get(self, source: str, url: str, timeout_s: float) -> HttpResponse:
-        """The same by the address alone."""
-        self.asked.count()
+        """Send a GET request to the current node."""
+        self.request_log.count()
         return await self._real.get(source, url.replace(self.first, self.url), timeout_s)
 
     async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> HttpResponse:
-        """The same for a sink."""
-        self.asked.count()
+        """Stream a response of the current node into a sink."""
+        self.request_log.count()
         return await self._real.stream(source, url.replace(self.first, self.url), sink, timeout_s)
 
     async def close(self) -> None:
@@ -79,27 +79,27 @@ class Recording:
         await self._real.close()
 
 
-class Heard(TronChain):
+class RecordedTron(TronChain):
     """The adapter; spans that it reads are noted."""
 
-    asked: Asked
+    request_log: RequestLog
 
     async def collect(self, span: Span, *args: Any, **named: Any) -> SpanTables:
-        """As the adapter does."""
+        """Collect as the adapter does, and record the span."""
         contracts = args[1] if len(args) > 1 else named.get("contracts", ())
-        self.asked.spans.append((span, tuple(contracts)))
+        self.request_log.spans.append((span, tuple(contracts)))
         return await super().collect(span, *args, **named)
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Somebody who signs by arithmetic alone: quicker than the official client, and as good."""
+    """A signer by arithmetic alone: quicker than the official client, and as good."""
 
     number: int
 
     @cached_property
     def hex(self) -> str:
-        """Who it is."""
+        """Return the address as hex."""
         return tron(PrivateKey(self.number.to_bytes(32, "big")).public_key.to_address())
 
     def send(self, node: TronNode, kind: str, limit: int = LIMIT, **value: object) -> str:
@@ -139,7 +139,7 @@ class TronSubject:
     asks_each_block = True
 
     def __init__(self, node: TronNode, folder: Path, blocks: int) -> None:
-        self.node, self.asked, self._folder, self._blocks = node, Asked(), folder, blocks
+        self.node, self.request_log, self._folder, self._blocks = node, RequestLog(), folder, blocks
         self.people = [Signer(number) for number in range(11, 15)]
         self._first = node.url
         self._spare: TronNode | None = None
@@ -157,11 +157,11 @@ class TronSubject:
         self.node.advance()
         self.wrapped = alice.create(self.node, "WETH9")
         self.dollar, self.euro = (
-            who.create(self.node, "Token", abi(["string", "string", "uint8"], [name, name, 6]))
-            for who, name in ((bob, "USD"), (self.people[3], "EUR"))
+            issuer.create(self.node, "Token", abi(["string", "string", "uint8"], [name, name, 6]))
+            for issuer, name in ((bob, "USD"), (self.people[3], "EUR"))
         )
-        named: dict[str, Any] = {
-            name: word.hex() for name, word in (("name", b"Bell"), ("abbr", b"BEL"), ("url", b"http://b.test"))
+        asset_fields: dict[str, Any] = {
+            name: text.hex() for name, text in (("name", b"Bell"), ("abbr", b"BEL"), ("url", b"http://b.test"))
         }
         carol.send(
             self.node,
@@ -172,7 +172,7 @@ class TronSubject:
             precision=6,
             end_time=4 * 10**12,
             start_time=3 * 10**12,
-            **named,
+            **asset_fields,
         )
         self.node.advance()
         for each in self.people:
@@ -186,8 +186,8 @@ class TronSubject:
 
     @cached_property
     def accounts(self) -> Sequence[str]:
-        """The people, the contract that holds their coins, and somebody who holds nothing."""
-        return [base58check(each) for each in (*(one.hex for one in self.people), self.wrapped, "41" + "12" * 20)]
+        """Return the people, the contract that holds their coins, and an address that holds nothing."""
+        return [base58check(each) for each in (*(person.hex for person in self.people), self.wrapped, "41" + "12" * 20)]
 
     @cached_property
     def tokens(self) -> Sequence[str]:
@@ -196,7 +196,7 @@ class TronSubject:
 
     @property
     def plain(self) -> Sequence[str]:
-        """All of them."""
+        """Return all of them."""
         return self.tokens
 
     @property
@@ -206,18 +206,20 @@ class TronSubject:
 
     # --- the adapter -------------------------------------------------------------------------------------------------
 
-    def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> Heard:
+    def chain(self, *, contracts: Sequence[str] = (), span: int = 25) -> RecordedTron:
         """A new adapter; what it asks is counted."""
-        transport = Recording(self.asked, self.node.url, self._first)
+        transport = Recording(self.request_log, self.node.url, self._first)
         self._transports.append(transport)
         path = facts(self.node, self._folder, KEY, wrapped=self.wrapped)
         settings = TronSettings(
             adapter="tron", rpc=[self._first], facts=str(path), contracts=list(contracts), span=span, concurrency=3
         )
-        environment, told = Environment(), load(path)
+        environment, chain_settings = Environment(), load(path)
         endpoint = Endpoint(self._first, transport, environment, timeout_s=settings.timeout_s, concurrency=3)
-        chain = Heard(told, Node(told, [endpoint], environment, hedge=settings.hedge), settings, environment)
-        chain.asked = self.asked
+        chain = RecordedTron(
+            chain_settings, Node(chain_settings, [endpoint], environment, hedge=settings.hedge), settings, environment
+        )
+        chain.request_log = self.request_log
         return chain
 
     # --- control -----------------------------------------------------------------------------------------------------
@@ -230,20 +232,20 @@ class TronSubject:
         """Each does something in each block; some of it fails."""
         chance = Random(seed)
         for _ in range(blocks):
-            self._deeds(chance)
+            self._act(chance)
             self.node.advance()
 
-    def _deeds(self, chance: Random) -> None:
-        one, two, three, four = chance.sample(self.people, 4)
+    def _act(self, chance: Random) -> None:
+        first, second, third, fourth = chance.sample(self.people, 4)
         raw, node = chance.randrange(1, 10**6), self.node
-        one.send(node, "TransferContract", to_address=two.hex, amount=raw)
+        first.send(node, "TransferContract", to_address=second.hex, amount=raw)
         token = chance.choice([self.dollar, self.euro])
-        two.call(node, token, "transfer(address,uint256)", evm_address(three.hex), raw)
-        three.call(node, token, "approve(address,uint256)", evm_address(four.hex), raw)
+        second.call(node, token, "transfer(address,uint256)", evm_address(third.hex), raw)
+        third.call(node, token, "approve(address,uint256)", evm_address(fourth.hex), raw)
         if chance.random() < 0.7:
-            four.call(node, self.wrapped, "deposit()", sun=raw)
+            fourth.call(node, self.wrapped, "deposit()", sun=raw)
         else:
-            four.call(node, self.wrapped, "withdraw(uint256)", raw // 2)
+            fourth.call(node, self.wrapped, "withdraw(uint256)", raw // 2)
         self.people[2].send(
             node, "TransferAssetContract", asset_name=b"1000001".hex(), to_address=self.people[0].hex, amount=raw
         )
@@ -251,11 +253,11 @@ class TronSubject:
     def reorg(self, depth: int) -> None:
         """Other blocks in the place of the newest; the first of them has other deeds."""
         self.node.fork(self.height - depth + 1, final_too=True)
-        self._deeds(Random(self.height))
+        self._act(Random(self.height))
         self.node.advance(depth)
 
     def fork(self, depth: int) -> None:
-        """The same script on a second node, then another end."""
+        """Run the same script on a second node, then another end."""
         assert self._spare is None, "there is a second node already"
         self._spare = self._second = opened()
         twin = TronSubject(self._spare, self._folder, self._blocks)
@@ -279,37 +281,39 @@ class TronSubject:
 
     def native(self, account: str, height: int) -> int:
         """The balance that the node keeps."""
-        found = {base58check(each.address): each.balance for each in self.node.states[height].accounts.values()}
-        return found.get(account, 0)
+        balances = {base58check(each.address): each.balance for each in self.node.states[height].accounts.values()}
+        return balances.get(account, 0)
 
     def balance(self, account: str, token: str, height: int) -> int | None:
         """`balanceOf`; of a token of the chain itself, what the node keeps."""
         if token.isdecimal():
-            known = {base58check(each.address): each.assets for each in self.node.states[height].accounts.values()}
-            return known.get(account, {}).get(token, 0) if token in self.node.states[height].assets else None
+            assets = {base58check(each.address): each.assets for each in self.node.states[height].accounts.values()}
+            return assets.get(account, {}).get(token, 0) if token in self.node.states[height].assets else None
         return self._number(token, "balanceOf(address)(uint256)", account, height=height)
 
     def allowance(self, owner: str, token: str, spender: str, height: int) -> int:
         """`allowance`."""
-        said = self._number(token, "allowance(address,address)(uint256)", owner, spender, height=height)
-        assert said is not None, f"{token} knows its allowances"
-        return said
+        allowance_raw = self._number(token, "allowance(address,address)(uint256)", owner, spender, height=height)
+        assert allowance_raw is not None, f"{token} knows its allowances"
+        return allowance_raw
 
     def _number(self, token: str, function: str, *accounts: str, height: int) -> int | None:
-        known = {base58check(each): each for each in self.node.states[height].contracts}
-        if token not in known:
+        contracts = {base58check(each): each for each in self.node.states[height].contracts}
+        if token not in contracts:
             return None
-        given = [evm_address(next(hex_ for hex_ in self._everybody if base58check(hex_) == each)) for each in accounts]
-        said: int = self.node.machine.node.call(evm_address(known[token]), function, *given, block=height)
-        return said
+        evm_arguments = [
+            evm_address(next(hex_ for hex_ in self._all_accounts if base58check(hex_) == each)) for each in accounts
+        ]
+        number: int = self.node.machine.node.call(evm_address(contracts[token]), function, *evm_arguments, block=height)
+        return number
 
     @property
-    def _everybody(self) -> list[str]:
+    def _all_accounts(self) -> list[str]:
         return [*self.node.state.accounts, "41" + "12" * 20]
 
     def rows(self, span: Span) -> Mapping[str, list[Row]]:
         """Block by block, record by record, log by log."""
-        found: dict[str, list[Row]] = {
+        rows_by_table: dict[str, list[Row]] = {
             name: [] for name in ("blocks", "transactions", "transfers", "approvals", "logs")
         }
         for height in range(span.first, min(span.last, self.height) + 1):
@@ -317,32 +321,38 @@ class TronSubject:
             block = block_json(view, self.node.blocks[height])
             infos = [info_json(view, each) for each in self.node.blocks[height].infos]
             for name, rows in rows_of_block(block, infos, base58check(self.wrapped)).items():
-                found[name] += rows
-        return found
+                rows_by_table[name] += rows
+        return rows_by_table
 
 
 def rows_of_block(block: Row, infos: Sequence[Row], wrapped: str) -> dict[str, list[Row]]:
     """The rows of every table, from a block and the records of its transactions, addresses in base58."""
-    header, sent = block["block_header"]["raw_data"], block.get("transactions", [])
+    header, transactions = block["block_header"]["raw_data"], block.get("transactions", [])
     height, time = header.get("number", 0), datetime.fromtimestamp(header["timestamp"] / 1000, UTC)
-    place = {"chain": KEY, "height": height, "time": time}
-    nothing = dict.fromkeys(("miner", "gas_used", "gas_limit", "base_fee"))
+    block_columns = {"chain": KEY, "height": height, "time": time}
+    empty_columns = dict.fromkeys(("miner", "gas_used", "gas_limit", "base_fee"))
     rows: dict[str, list[Row]] = {"transactions": [], "transfers": [], "approvals": []}
     rows["blocks"] = [
-        {**place, "hash": block["blockID"], "parent": header["parentHash"], "tx_count": len(sent), **nothing}
+        {
+            **block_columns,
+            "hash": block["blockID"],
+            "parent": header["parentHash"],
+            "tx_count": len(transactions),
+            **empty_columns,
+        }
     ]
     logs = 0
-    for index, each in enumerate(sent):
+    for index, each in enumerate(transactions):
         info = infos[index] if height else {"receipt": {}}
-        at = place | {"tx_index": index}
-        rows["transactions"].append(_paid(at, each, info))
+        at = block_columns | {"tx_index": index}
+        rows["transactions"].append(_transaction_row(at, each, info))
         ok = each["ret"][0]["contractRet"] == "SUCCESS"
         here = at | {"tx_hash": each["txID"]}
         rows["transfers"] += _carried(here, each, info) if ok else []
         for log in info.get("log", ()):
-            known = here | {"log_index": logs}
-            rows["transfers"] += _moved(known, log, wrapped)
-            rows["approvals"] += _allowed(known, log)
+            log_columns = here | {"log_index": logs}
+            rows["transfers"] += _log_transfers(log_columns, log, wrapped)
+            rows["approvals"] += _allowed(log_columns, log)
             logs += 1
     return rows
 
@@ -351,25 +361,25 @@ def _raw(number: int | str) -> bytes:
     return (int(number, 16) if isinstance(number, str) else number).to_bytes(32, "big")
 
 
-def _asked(sent: Row) -> tuple[str, Row]:
-    contract = sent["raw_data"]["contract"][0]
+def _contract_call(transaction: Row) -> tuple[str, Row]:
+    contract = transaction["raw_data"]["contract"][0]
     return contract["type"], contract["parameter"]["value"]
 
 
-def _paid(at: Row, sent: Row, info: Row) -> Row:
+def _transaction_row(at: Row, transaction: Row, info: Row) -> Row:
     """A row of `transactions`."""
-    kind, value = _asked(sent)
-    ok = sent["ret"][0]["contractRet"] == "SUCCESS"
-    made = kind == "CreateSmartContract"
+    kind, value = _contract_call(transaction)
+    ok = transaction["ret"][0]["contractRet"] == "SUCCESS"
+    is_creation = kind == "CreateSmartContract"
     carried = value.get("amount", 0) if kind == "TransferContract" else value.get("call_value", 0)
     recipient = value.get("to_address") or value.get("contract_address")
     if kind == "AssetIssueContract":  # it comes from the chain, which the zero address stands for
         recipient = NOBODY
     return at | {
-        "hash": sent["txID"],
+        "hash": transaction["txID"],
         "sender": value["owner_address"] if at["height"] else NOBODY,
         "recipient": recipient,
-        "created": info["contract_address"] if made and ok else None,
+        "created": info["contract_address"] if is_creation and ok else None,
         "raw": _raw(carried),
         "nonce": None,
         "type": NUMBERS[kind],
@@ -382,7 +392,7 @@ def _paid(at: Row, sent: Row, info: Row) -> Row:
 
 
 def _input(kind: str, value: Row) -> bytes | None:
-    """The call data; transactions of the system have the selector of their name, as `configs/functions.toml` has it."""
+    """Return the call data; transactions of the system use the selector of their name in `configs/functions.toml`."""
     from chainfolio.adapters.tron.functions import selector
 
     if kind == "AssetIssueContract":
@@ -397,9 +407,9 @@ def _transfer(here: Row, standard: str, token: str | None, sender: str, recipien
     return usual | here | {"standard": standard, "token": token} | parties
 
 
-def _carried(here: Row, sent: Row, info: Row) -> Iterator[Row]:
-    """What a transaction moves itself."""
-    kind, value = _asked(sent)
+def _carried(here: Row, transaction: Row, info: Row) -> Iterator[Row]:
+    """Yield the transfers that a transaction makes itself."""
+    kind, value = _contract_call(transaction)
     owner = value["owner_address"] if here["height"] else NOBODY
     if kind == "TransferContract":
         yield _transfer(here, "native", None, owner, value["to_address"], value["amount"])
@@ -411,7 +421,7 @@ def _carried(here: Row, sent: Row, info: Row) -> Iterator[Row]:
         yield _transfer(here, "native", None, owner, value["contract_address"], value["call_value"])
 
 
-def _moved(here: Row, log: Row, wrapped: str) -> Iterator[Row]:
+def _log_transfers(here: Row, log: Row, wrapped: str) -> Iterator[Row]:
     """The movement that one log tells of."""
     topics, token = log["topics"], log["address"]
     parties = [base58check("41" + each[24:]) for each in topics[1:]]
@@ -427,8 +437,8 @@ def _allowed(here: Row, log: Row) -> Iterator[Row]:
     """The approval that one log tells of."""
     if log["topics"][0] == APPROVAL:
         owner, spender = (base58check("41" + each[24:]) for each in log["topics"][1:])
-        told = {"owner": owner, "spender": spender, "token": log["address"], "standard": "erc20"}
-        yield here | told | {"raw": _raw(log["data"]), "token_id": None, "approved": None}
+        approval = {"owner": owner, "spender": spender, "token": log["address"], "standard": "erc20"}
+        yield here | approval | {"raw": _raw(log["data"]), "token_id": None, "approved": None}
 
 
 def opened() -> TronNode:

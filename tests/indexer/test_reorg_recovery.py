@@ -82,9 +82,9 @@ async def test_only_what_is_gone_is_forgotten_and_the_rest_is_as_from_scratch(
 
 async def test_the_shared_block_is_found_in_a_few_questions(living: EvmSubject, live: Index) -> None:
     living.reorg(DEEPER)
-    living.asked.forget()
+    living.request_log.forget()
     await recover_reorg(live.chain, live.lake, live.tail)
-    assert living.asked.requests <= 2 + (living.height - FINALITY).bit_length()
+    assert living.request_log.requests <= 2 + (living.height - FINALITY).bit_length()
 
 
 async def test_a_past_that_is_there_after_all_costs_nothing(live: Index) -> None:

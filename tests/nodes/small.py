@@ -11,7 +11,7 @@ from chainfolio.localchain.deploy import WALLETS, Deployment, Token
 from chainfolio.localchain.evm import Tx, created_address, tx
 from chainfolio.localchain.node import LocalNode
 from tests.chains.evm import EvmSubject
-from tests.chains.subject import FINALITY, Asked
+from tests.chains.subject import FINALITY, RequestLog
 
 SYMBOLS = ("WETH", "USDC", "DAI")
 BLOCKS = 12
@@ -21,7 +21,7 @@ class SmallSubject(EvmSubject):
     """The whole subject's wallets and deeds, without its markets. `maker` is whose node it is."""
 
     def __init__(self, node: LocalNode, folder: Path, maker: str) -> None:
-        self.node, self.asked, self._folder, self.maker = node, Asked(), folder, maker
+        self.node, self.request_log, self._folder, self.maker = node, RequestLog(), folder, maker
         self.deployment = deploy_coins(node)
         self._spare = self._second = None
         self._transports = []

@@ -1,4 +1,4 @@
-"""What is read of an account: coins and tokens. There are no protocols here."""
+"""Account reads: coins and tokens. There are no protocols here."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Balance(Read[int | Unknown]):
-    """A read: how much of a token, or of the native coin (None), an account has. Answered with an int or Unknown."""
+    """A read of an account's balance of a token, or of the native coin (None). Answered with an int or Unknown."""
 
     account: str
     token: str | None
 
     @property
     def label(self) -> ReadLabel:
-        """As answers show it."""
+        """Name of the read in answers."""
         return "balance", self.token, None, (self.account,)
 
     def answered(self, ledger: Ledger, height: int) -> int | None:
@@ -48,11 +48,11 @@ class Accounts:
     finds_tokens = False
 
     def unread_protocols(self, account: str, interactions: Interactions) -> Iterator[Issue]:
-        """Nothing is unknown."""
+        """Return no unread protocols."""
         return iter(())
 
     def at(self, block: Block) -> Accounts:
-        """The same: nothing is remembered of a block."""
+        """Return this reader: it stores no state of a block."""
         return self
 
     def read(
@@ -71,10 +71,10 @@ class Accounts:
         yield from group.run()
         return state.value
 
-    def _state(self, account: str, wanted: Sequence[Asset], named: Describe | None) -> Plan[AccountState]:
-        reads = [Balance(account, None), *(Balance(account, asset.reference) for asset in wanted)]
-        native, *held = yield from read_all(reads)
-        balances = dict(zip(wanted, held, strict=True))
-        if named is not None:
-            yield from named([asset for asset, raw in balances.items() if raw])
+    def _state(self, account: str, assets: Sequence[Asset], describe: Describe | None) -> Plan[AccountState]:
+        reads = [Balance(account, None), *(Balance(account, asset.reference) for asset in assets)]
+        native, *token_balances = yield from read_all(reads)
+        balances = dict(zip(assets, token_balances, strict=True))
+        if describe is not None:
+            yield from describe([asset for asset, raw in balances.items() if raw])
         return AccountState(native, balances, (), ())

@@ -1,4 +1,4 @@
-"""The chain as Chainfolio reads it. It inherits nothing: it has what `chainfolio.chains.Chain` asks for."""
+"""The chain's adapter. It inherits nothing: it has what `chainfolio.chains.Chain` requires."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from chainfolio.plugins.chain import ChainSettings, InstalledProtocols
 
 FINALITY = 64
-HEIGHTS = 40  # of which payments of accounts are listed at once
+HEIGHTS = 40  # of which payments of accounts are listed in one read
 SLIP44 = 7777
 ENDPOINT = "memory"
 # The datasets of movements, and the standard of their rows in `transfers`.
@@ -83,14 +83,14 @@ DATASETS = {
 
 
 @dataclass(frozen=True, slots=True)
-class About(Read[tuple[str, str, int] | Unknown]):
+class TokenDetails(Read[tuple[str, str, int] | Unknown]):
     """A read: symbol, name and decimals of a token, or Unknown."""
 
     token: str
 
     @property
     def label(self) -> ReadLabel:
-        """As answers show it."""
+        """Name of the read in answers."""
         return "about", self.token, None, ()
 
 
@@ -98,7 +98,7 @@ OnRead = Callable[[Span | None, Sequence[str]], None]
 
 
 class InventedChain:
-    """A chain in memory. `on_read` hears of each request before it is answered; of one for a span, with its tokens."""
+    """A chain in memory. `on_read` is called with each request before its answer; for a span, with its tokens."""
 
     kind = "invented"
     datasets: Mapping[str, Dataset] = DATASETS
@@ -131,7 +131,7 @@ class InventedChain:
         return Heads(head, self._final)
 
     def is_final(self, height: int) -> bool:
-        """Whether what lies at a height cannot change any more."""
+        """Return True if the block at a height cannot change any more."""
         return height <= self._final
 
     async def block(self, height: int) -> Block:
@@ -148,7 +148,7 @@ class InventedChain:
         ledger = self._ask()
         if heights and max(heights) > ledger.head.height:
             raise NodeBehind(self.key, f"block {max(heights)} is not there yet")
-        return [each.block for each in ledger.within(heights)]
+        return [each.block for each in ledger.blocks_at(heights)]
 
     async def collect(
         self,
@@ -162,16 +162,16 @@ class InventedChain:
         ledger = self._ask(span, contracts)
         if span.last > ledger.head.height:
             raise NodeBehind(self.key, f"block {span.last} is not there yet")
-        found = ledger.within(range(span.first, span.last + 1))
-        blocks = [each.block for each in found]
+        minted_blocks = ledger.blocks_at(range(span.first, span.last + 1))
+        blocks = [each.block for each in minted_blocks]
         if before is not None and blocks and blocks[0].parent != before.hash:
             raise Reorged(self.key, before.height, before.hash)
         standards = {STANDARDS[name] for name in datasets if name in STANDARDS}
-        tables = {"transfers": self._payments(found, standards, contracts)}
+        tables = {"transfers": self._payments(minted_blocks, standards, contracts)}
         if "blocks" in datasets:
-            tables["blocks"] = self._blocks(found)
+            tables["blocks"] = self._blocks(minted_blocks)
         if "transactions" in datasets:
-            tables["transactions"] = self._transactions(found)
+            tables["transactions"] = self._transactions(minted_blocks)
         return SpanTables(span, tables, blocks[-1] if blocks else None, blocks, len(tables["transfers"]), 0, True)
 
     async def collect_accounts(
@@ -186,23 +186,23 @@ class InventedChain:
         if budget is not None:
             budget.charge(1, 1)
         part = Span(span.first, min(span.last, span.first + HEIGHTS - 1))
-        found = await self.collect(part, datasets, (), before)
+        result = await self.collect(part, datasets, (), before)
         tables = {
             name: next(each for each in DATASETS.values() if each.table.name == name).rows_of_accounts(rows, accounts)
-            for name, rows in found.tables.items()
+            for name, rows in result.tables.items()
         }
         linked, events = before is not None, sum(map(len, tables.values()))
         return replace(
-            found,
+            result,
             tables=tables,
-            blocks=found.blocks if linked else [],
+            blocks=result.blocks if linked else [],
             event_count=events,
             is_linked=linked,
             read_methods=dict.fromkeys(datasets, "list"),
         )
 
-    def _blocks(self, found: Iterable[Minted]) -> pa.Table:
-        """Nobody mines here, and there is no gas."""
+    def _blocks(self, minted_blocks: Iterable[Minted]) -> pa.Table:
+        """Return block rows without miner and gas, which this chain does not have."""
         rows = [
             {
                 "chain": self.key,
@@ -212,54 +212,54 @@ class InventedChain:
                 "parent": each.block.parent,
                 "tx_count": len(each.transactions),
             }
-            for each in found
+            for each in minted_blocks
         ]
         return pa.Table.from_pylist(rows, BLOCKS.schema())
 
-    def _transactions(self, found: Iterable[Minted]) -> pa.Table:
+    def _transactions(self, minted_blocks: Iterable[Minted]) -> pa.Table:
         """They cost nothing and call nothing; neither nonces nor types are known here."""
         rows = [
             {
                 "chain": self.key,
                 "height": each.block.height,
                 "time": each.block.time,
-                "tx_index": paid.tx_index,
-                "hash": paid.tx_hash,
-                "sender": paid.sender,
-                "recipient": paid.recipient,
+                "tx_index": payment.tx_index,
+                "hash": payment.tx_hash,
+                "sender": payment.sender,
+                "recipient": payment.recipient,
                 "status": 1,
-                "raw": paid.coins.to_bytes(32, "big"),
+                "raw": payment.coins.to_bytes(32, "big"),
                 "fee": bytes(32),
             }
-            for each in found
-            for paid in each.transactions
+            for each in minted_blocks
+            for payment in each.transactions
         ]
         return pa.Table.from_pylist(rows, TRANSACTIONS.schema())
 
-    def _payments(self, found: Iterable[Minted], standards: set[str], contracts: Sequence[str]) -> pa.Table:
+    def _payments(self, minted_blocks: Iterable[Minted], standards: set[str], contracts: Sequence[str]) -> pa.Table:
         rows = [
             {
                 "chain": self.key,
                 "height": each.block.height,
                 "time": each.block.time,
-                "tx_index": paid.tx_index,
+                "tx_index": payment.tx_index,
                 "log_index": -1,
-                "item": paid.item,
-                "tx_hash": paid.tx_hash,
-                "token": paid.token,
-                "standard": STANDARDS["transfers"] if paid.token else STANDARDS["native"],
-                "sender": paid.sender,
-                "recipient": paid.recipient,
-                "raw": paid.raw.to_bytes(32, "big"),
+                "item": payment.item,
+                "tx_hash": payment.tx_hash,
+                "token": payment.token,
+                "standard": STANDARDS["transfers"] if payment.token else STANDARDS["native"],
+                "sender": payment.sender,
+                "recipient": payment.recipient,
+                "raw": payment.raw.to_bytes(32, "big"),
             }
-            for each in found
-            for paid in each.payments
-            if not (paid.token and contracts and paid.token not in contracts)
+            for each in minted_blocks
+            for payment in each.payments
+            if not (payment.token and contracts and payment.token not in contracts)
         ]
         return pa.Table.from_pylist([row for row in rows if row["standard"] in standards], TRANSFERS.schema())
 
     async def answer(self, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
-        """What some reads say after a block."""
+        """Answer reads at a block."""
         ledger = self._ask()
         minted = ledger.minted.get(block.height)
         if minted is None or minted.block.hash != block.hash:
@@ -267,17 +267,17 @@ class InventedChain:
         return cast(list[Value], [self._read(ledger, read, block.height) for read in reads])
 
     def _read(self, ledger: Ledger, read: Read[object], height: int) -> object:
-        if isinstance(read, About):
+        if isinstance(read, TokenDetails):
             return TOKENS.get(read.token, Unknown("there is no such token", "absent"))
         if not isinstance(read, Balance):
             return Unknown(f"{self.kind} chains know no {type(read).__name__}")
-        held = read.answered(ledger, height)
-        return Unknown("there is no such token", "absent") if held is None else held
+        result = read.answered(ledger, height)
+        return Unknown("there is no such token", "absent") if result is None else result
 
     async def answer_each(
         self, requests: Sequence[tuple[Block, Sequence[Read[Value]]]]
     ) -> list[list[Value] | SourceError]:
-        """The same at several blocks."""
+        """Answer the same reads at several blocks."""
         results: list[list[Value] | SourceError] = []
         for block, reads in requests:
             try:
@@ -291,15 +291,17 @@ class InventedChain:
         ledger = self._ask()
         return [self._details(ledger, each) for each in transactions]
 
-    def _details(self, ledger: Ledger, known: IndexedTransaction) -> TransactionDetails:
-        minted = ledger.minted.get(known.height)
-        found = next((each for each in minted.transactions if each.tx_hash == known.tx_hash), None) if minted else None
-        if found is None:
-            raise Reorged(self.key, known.height, known.tx_hash)
-        return TransactionDetails(found.sender, found.recipient, None, found.coins, 0, False, None)
+    def _details(self, ledger: Ledger, indexed: IndexedTransaction) -> TransactionDetails:
+        minted = ledger.minted.get(indexed.height)
+        transaction = (
+            next((each for each in minted.transactions if each.tx_hash == indexed.tx_hash), None) if minted else None
+        )
+        if transaction is None:
+            raise Reorged(self.key, indexed.height, indexed.tx_hash)
+        return TransactionDetails(transaction.sender, transaction.recipient, None, transaction.coins, 0, False, None)
 
     def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> Accounts:
-        """What reads accounts; there are no protocols here."""
+        """Return the reader of accounts; there are no protocols here."""
         return Accounts()
 
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
@@ -307,16 +309,16 @@ class InventedChain:
         return ()
 
     def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Sequence[int | Unknown]]:
-        """How much accounts have of coins and tokens."""
-        asked = [Balance(account, None if asset.is_native else asset.reference) for account, asset in pairs]
-        return (yield from read_all(asked))
+        """Return the balances of accounts in coins and tokens."""
+        reads = [Balance(account, None if asset.is_native else asset.reference) for account, asset in pairs]
+        return (yield from read_all(reads))
 
     def describe(self, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
         """Symbol, name and decimals of tokens, in one round."""
-        told = yield from read_all([About(asset.reference) for asset in assets])
+        details = yield from read_all([TokenDetails(asset.reference) for asset in assets])
         return {
             asset: Token(asset, "", "", None) if isinstance(each, Unknown) else Token(asset, *each)
-            for asset, each in zip(assets, told, strict=True)
+            for asset, each in zip(assets, details, strict=True)
         }
 
     def token_uris(self, collectibles: Sequence[Asset]) -> Plan[Sequence[str]]:
@@ -325,7 +327,7 @@ class InventedChain:
         return [""] * len(collectibles)
 
     async def probe(self, first: int) -> None:
-        """Nothing has to be found out: there is one endpoint, and it serves all datasets."""
+        """Return the single endpoint's abilities without a request: it serves all datasets."""
 
     async def examine(self) -> list[dict[str, Any]]:
         """The one endpoint."""

@@ -21,19 +21,19 @@ class InventedSettings(ChainSettings, forbid_unknown_fields=True, frozen=True):
     heights: Annotated[int, doc("how many heights the chain has, with or without a block")] = 300
 
     def check(self, section: str) -> None:
-        """Whether every value can be meant."""
+        """Check that every setting has a possible value."""
         ChainSettings.check(self, section)
         if self.heights < 1:
             raise BadSettings(f"{section}.heights", "at least 1")
 
 
-def canonical(written: str) -> str | None:
+def canonical(address: str) -> str | None:
     """An address in its one form."""
-    return written if re.fullmatch(ADDRESS, written) else None
+    return address if re.fullmatch(ADDRESS, address) else None
 
 
 class InventedKind:
-    """What builds chains of this kind."""
+    """Builder of chains of this kind."""
 
     name = "invented"
     settings = InventedSettings

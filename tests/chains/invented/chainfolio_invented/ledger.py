@@ -31,7 +31,7 @@ TOKENS = {address(NAMES): (f"TOK{number}", f"Token {number}", decimals) for numb
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """Coins, or units of a token, from one account to another; `tx_index` and `item` are its place in its block."""
+    """Coins, or units of a token, from one account to another; `tx_index` and `item` are its position in its block."""
 
     tx_hash: str
     tx_index: int
@@ -43,7 +43,7 @@ class Payment:
 
     @property
     def coins(self) -> int:
-        """How many coins it moves."""
+        """Sum of the coins that the transaction moves."""
         return 0 if self.token else self.raw
 
 
@@ -78,16 +78,16 @@ class Ledger:
         """The newest block."""
         return self.minted[max(self.minted)].block
 
-    def within(self, heights: Iterable[int]) -> list[Minted]:
+    def blocks_at(self, heights: Iterable[int]) -> list[Minted]:
         """The blocks that there are at some heights, in order."""
         return [self.minted[height] for height in sorted(heights) if height in self.minted]
 
     def trade(self, heights: int, seed: str) -> None:
-        """More heights, most of which have a block with payments; the last one has."""
+        """Add heights, most of them with a block with payments; the last one has a block."""
         chance, first = Random(seed), self.head.height + 1
         for height in range(first, first + heights):
             if height == first + heights - 1 or chance.randrange(SKIPPED):
-                self._add(height, [self._deeds(chance) for _ in range(chance.randrange(1, 4))], seed)
+                self._add(height, [self._transaction(chance) for _ in range(chance.randrange(1, 4))], seed)
 
     def mine(self, heights: int, seed: str = "") -> None:
         """More heights without any payment."""
@@ -104,11 +104,11 @@ class Ledger:
         self.trade(missing, seed)
 
     def fork(self) -> Ledger:
-        """The same chain once more."""
+        """Copy the chain."""
         return copy.deepcopy(self)
 
     def balance(self, account: str, token: str | None, height: int) -> int | None:
-        """What an account has after the block at a height, or below it; None where the token is not there yet."""
+        """Return an account's balance at a height, after the newest block up to it; None before the token exists."""
         moves = [each for each in self._payments(height) if each.token == token]
         if not moves:
             return None
@@ -117,20 +117,20 @@ class Ledger:
     def _payments(self, height: int) -> Iterator[Payment]:
         return (each for at, minted in self.minted.items() if at <= height for each in minted.payments)
 
-    def _deeds(self, chance: Random) -> list[Deed]:
+    def _transaction(self, chance: Random) -> list[Deed]:
         """Payments of one transaction: coins, and a token that its sender has."""
         sender, recipient = chance.sample(ACCOUNTS[:-1], 2)
         token, top = chance.choice(list(TOKENS)), self.head.height
-        held = self.balance(sender, token, top) or 0
-        deeds: list[Deed] = [(sender, recipient, None, chance.randrange(1, 10**6))]
-        return [*deeds, (sender, recipient, token, 1 + held // 3)] if held else deeds
+        token_balance = self.balance(sender, token, top) or 0
+        payments: list[Deed] = [(sender, recipient, None, chance.randrange(1, 10**6))]
+        return [*payments, (sender, recipient, token, 1 + token_balance // 3)] if token_balance else payments
 
     def _add(self, height: int, transactions: list[list[Deed]], seed: str) -> None:
         parent = self.head.hash if self.minted else ""
         name = sha256(repr((parent, height, transactions, seed)).encode()).hexdigest()
         payments = tuple(
-            Payment(sha256(f"{name}/{index}".encode()).hexdigest(), index, item, *deed)
-            for index, deeds in enumerate(transactions)
-            for item, deed in enumerate(deeds)
+            Payment(sha256(f"{name}/{index}".encode()).hexdigest(), index, item, *payment)
+            for index, payments in enumerate(transactions)
+            for item, payment in enumerate(payments)
         )
         self.minted[height] = Minted(Block(height, name, parent, START_US + height * BLOCK_TIME_US), payments)

@@ -1,4 +1,4 @@
-"""Two price sources of a package: what a treasury holds for each token, and what a web server says of it."""
+"""Two price sources of a package: the tokens of a treasury, and the prices of a web server."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ class Treasury:
 
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
         """One read a token."""
-        own = [asset for asset in assets if asset.reference in self.accounts]
-        if not own:
+        priced = [asset for asset in assets if asset.reference in self.accounts]
+        if not priced:
             return Quotes()
-        coins = yield from read_all([Balance(self.accounts[asset.reference], None) for asset in own])
+        coins = yield from read_all([Balance(self.accounts[asset.reference], None) for asset in priced])
         return Quotes(
             tuple(
                 Price(asset, amount(raw, COIN_DECIMALS), self.name, block.time_us, SURE)
-                for asset, raw in zip(own, coins, strict=True)
+                for asset, raw in zip(priced, coins, strict=True)
                 if isinstance(raw, int)
             )
         )
 
 
 class Bazaar:
-    """What a web server says: a JSON object of tokens and their prices as text."""
+    """Prices of a web server: a JSON object of tokens and their prices as text."""
 
     name = "bazaar"
 
@@ -60,15 +60,15 @@ class Bazaar:
 
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
         """One request for all."""
-        own = [asset for asset in assets if asset.reference in self.tokens]
-        if not own:
+        priced = [asset for asset in assets if asset.reference in self.tokens]
+        if not priced:
             return Quotes()
         body = yield from read(HttpGet(self.url))
         if isinstance(body, Unknown):
-            return Quotes(refused=tuple(Refusal(asset, self.name, body.reason) for asset in own))
-        told = json.loads(body)
+            return Quotes(refused=tuple(Refusal(asset, self.name, body.reason) for asset in priced))
+        document = json.loads(body)
         return Quotes(
-            tuple(Price(asset, Decimal(told[asset.reference]), self.name, block.time_us, SURE) for asset in own)
+            tuple(Price(asset, Decimal(document[asset.reference]), self.name, block.time_us, SURE) for asset in priced)
         )
 
 
