@@ -65,8 +65,8 @@ class SimulatedWorker(QueueWorker):
         shared: Installation = database.shared
         return shared
 
-    def _maintenance(self, chain: Any) -> Any:
-        return SimpleNamespace(due_histories=lambda: chain.key in self.shared.dirty)
+    async def _due_maintenance(self, chain: Any) -> list[tuple[str, dict[str, int]]]:
+        return [("materialise", {})] if chain.key in self.shared.dirty else []
 
     async def _missing_buckets(self, chain: object) -> list[int]:
         return []

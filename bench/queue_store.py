@@ -103,10 +103,10 @@ class Installation:
         return [row for row in self.jobs.values() if row.job.lock == lock]
 
     def runnable(self) -> Iterator[tuple[int, Row]]:
-        """Yield the jobs that may begin, by number: the first waiting job of each chain without a running one."""
+        """Yield the jobs that may begin, by priority and number: the first of each lock without a running one."""
         busy = {row.job.lock for row in self.jobs.values() if row.status == "doing"}
-        for number in sorted(number for number, row in self.jobs.items() if row.status == "todo"):
-            row = self.jobs[number]
+        waiting = [(number, row) for number, row in self.jobs.items() if row.status == "todo"]
+        for number, row in sorted(waiting, key=lambda item: (-item[1].job.priority, item[0])):
             if row.job.lock not in busy:
                 busy.add(row.job.lock)  # later jobs wait for this one, even if it is delayed
                 if row.ready_s <= self.now_s:
@@ -155,12 +155,12 @@ class QueueDatabase:
         """Register a task."""
         return lambda work: self.tasks.__setitem__(name, (retry, work))
 
-    def configure_task(self, kind: str, *, queue: str, lock: str, queueing_lock: str) -> Any:
+    def configure_task(self, kind: str, *, queue: str, lock: str, queueing_lock: str, priority: int) -> Any:
         """Return a task whose jobs can be added."""
 
         async def defer_async(**arguments: Any) -> int:
             job = Job(queue=queue, lock=lock, queueing_lock=queueing_lock, task_name=kind, task_kwargs=arguments)
-            return self.shared.add(job)
+            return self.shared.add(job.evolve(priority=priority))
 
         return SimpleNamespace(defer_async=defer_async)
 

@@ -121,7 +121,7 @@ def _configured(folder: Path, url: str, rpc: str, span: int) -> Path:
     """Write the settings of a turn and return their file: only added jobs index blocks, so ranges never overlap."""
     config = folder / "chainfolio.toml"
     chain = f'[chains.local]\nrpc = ["{rpc}"]\nspan = {span}\nindex = "accounts"\n'
-    config.write_text(f'data = "data"\n[tail]\nurl = "{url}"\n[schedule]\nmaterialise = ""\n{chain}')
+    config.write_text(f'data = "data"\n[tail]\nurl = "{url}"\n[schedule]\nmaterialise = ""\nvacuum = ""\n{chain}')
     return config
 
 

@@ -25,6 +25,18 @@ KINDS: Final = ("index", "accounts", "materialise", "compact", "vacuum")
 PARALLEL: Final = ("index", "accounts")  # kinds whose jobs of one chain run at the same time
 POSTGRES: Final = ("postgresql://", "postgres://")
 ENDED: Final = ("succeeded", "failed", "cancelled", "aborted")
+OF_LAKE: Final = ("vacuum",)  # kinds of which one job runs at a time, for all chains
+LAKE_LOCK: Final = "lake"
+_FIRINGS: Final = """
+CREATE TABLE IF NOT EXISTS job_firings (
+    kind text NOT NULL, chain text NOT NULL, fired_at timestamptz NOT NULL, PRIMARY KEY (kind, chain)
+)
+"""
+_FIRE: Final = """
+INSERT INTO job_firings AS f (kind, chain, fired_at) VALUES (%(kind)s, %(chain)s, %(at)s)
+ON CONFLICT (kind, chain) DO UPDATE SET fired_at = excluded.fired_at WHERE f.fired_at < excluded.fired_at
+RETURNING kind
+"""
 _VERSION: Final = "CREATE TABLE IF NOT EXISTS queue_version (version int NOT NULL)"
 _ERRORS: Final = """
 CREATE TABLE job_errors (
@@ -89,12 +101,17 @@ class JobQueue:
         if kind not in KINDS:
             raise BadRequest("kind", f"{kind!r} is none of {', '.join(KINDS)}")
         name = "/".join([chain, kind, *(f"{key}={arguments[key]}" for key in sorted(arguments))])
-        lock = name if kind in PARALLEL else chain
-        job = self.app.configure_task(kind, queue=QUEUE, lock=lock, queueing_lock=name)
+        lock = name if kind in PARALLEL else LAKE_LOCK if kind in OF_LAKE else chain
+        priority = 0 if kind in PARALLEL else 1  # ranges may be waiting for days
+        job = self.app.configure_task(kind, queue=QUEUE, lock=lock, queueing_lock=name, priority=priority)
         try:
             return await job.defer_async(chain=chain, **arguments)
         except AlreadyEnqueued:
             return None
+
+    async def record_firing(self, kind: str, chain: str, at: datetime) -> bool:
+        """Record a time at which a job is due; False if that time or a later one is recorded."""
+        return bool(await self.app.connector.execute_query_all_async(_FIRE, kind=kind, chain=chain, at=at))
 
     async def jobs(self) -> list[QueuedJob]:
         """Return all jobs by number; those that succeeded are deleted."""
@@ -203,6 +220,7 @@ async def _prepare(url: str) -> None:
             await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}".encode())
             await connection.execute(f"SET LOCAL search_path TO {SCHEMA}".encode())
             await connection.execute(_VERSION.encode())
+            await connection.execute(_FIRINGS.encode())
             row = await (await connection.execute("SELECT version FROM queue_version")).fetchone()
             if row is None:
                 await connection.execute(SchemaManager.get_schema().encode())

@@ -13,6 +13,7 @@ from chainfolio.tables import TABLES
 if TYPE_CHECKING:
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail
+    from chainfolio.table import Table
 
 # A history is a file in each of 64 buckets. It waits until this much is pending; until then its rows are read from
 # the table in block order.
@@ -78,16 +79,27 @@ class Maintenance:
             if rows >= PENDING_ROWS or (rows and heights * self.block_time_ms >= PENDING_MS)
         ]
 
+    def has_small_files(self) -> bool:
+        """Return True if a table of the chain has many small files, which `merge` would merge."""
+        return any(
+            self.lake.is_crowded(table, self.chain, _max_small(table))
+            for table in TABLES.values()
+            if self.lake.exists(table)
+        )
+
     def merge(self) -> None:
         """Merge files where a table of the chain has many small ones."""
         for table in TABLES.values():
             if self.lake.exists(table):
-                self.lake.merge_crowded(
-                    table, self.chain, MAX_SMALL_IN_BUCKET if "bucket" in table.partitions else MAX_SMALL
-                )
+                self.lake.merge_crowded(table, self.chain, _max_small(table))
 
     def delete_replaced(self) -> None:
-        """Delete files that were replaced long enough ago."""
+        """Delete files that were replaced long enough ago, of all chains."""
         for table in TABLES.values():
             if self.lake.exists(table):
                 self.lake.delete_replaced(table, self.keep_replaced_h)
+
+
+def _max_small(table: Table) -> int:
+    """Return how many small neighbours of a table are not merged."""
+    return MAX_SMALL_IN_BUCKET if "bucket" in table.partitions else MAX_SMALL

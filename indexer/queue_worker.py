@@ -34,10 +34,10 @@ from chainfolio.chain_settings import EVERYTHING
 from chainfolio.errors import BadRequest, ChainfolioError, DeepReorg, Locked, NotSupported
 from chainfolio.indexer import consistency, materialise
 from chainfolio.indexer.collect import Collector
-from chainfolio.indexer.job_queue import ENDED, QUEUE, JobQueue, Task
-from chainfolio.indexer.maintenance import Maintenance
+from chainfolio.indexer.job_queue import ENDED, PARALLEL, QUEUE, JobQueue, Task
 from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.queue_follower import QueueFollower
+from chainfolio.indexer.queue_schedule import QueueSchedule, maintenance_of
 from chainfolio.indexer.rewind import check_anchor
 from chainfolio.indexer.scopes import Scope
 from chainfolio.indexer.shared_chain import SharedChain, WorkerRole, in_thread, open_batches
@@ -219,7 +219,9 @@ class QueueWorker:
         return len(stalled)
 
     async def add_due(self) -> int:
-        """Add jobs for what the stores lack, at most MAX_WAITING waiting ones per chain; return their number.
+        """Add jobs for what the stores lack; return their number.
+
+        Ranges and accounts are not added to MAX_WAITING waiting jobs of their chain.
 
         Parked, cancelled and interrupted jobs are not added again. A chain that fails is logged and left out.
         """
@@ -228,27 +230,33 @@ class QueueWorker:
         waiting = Counter(each.chain for each in jobs if each.status not in ENDED)
         added = 0
         for chain in self.system.chains:
-            try:
-                due = await self._due(chain)
-            except Exception as error:  # of this chain, such as nodes that are down; others are not affected
-                self._warn(f"{chain.key}: no due jobs", error)
-                continue
-            self._warn(f"{chain.key}: no due jobs", None)
+            due = list[tuple[str, dict[str, int]]]()
+            for subject, work in (("no maintenance", self._due_maintenance), ("no due jobs", self._due)):
+                try:
+                    due += await work(chain)
+                except Exception as error:  # of this chain, such as nodes that are down; others are not affected
+                    self._warn(f"{chain.key}: {subject}", error)
+                else:
+                    self._warn(f"{chain.key}: {subject}", None)
             new = [each for each in due if (chain.key, each[0], _part(each[1])) not in present]
-            for kind, arguments in new[: max(MAX_WAITING - waiting[chain.key], 0)]:
+            ranges = [each for each in new if each[0] in PARALLEL]
+            new = [each for each in new if each[0] not in PARALLEL]
+            for kind, arguments in [*new, *ranges[: max(MAX_WAITING - waiting[chain.key] - len(new), 0)]]:
                 added += await self.queue.add(kind, chain.key, **arguments) is not None
         return added
 
-    async def _due(self, chain: Chain) -> list[tuple[str, dict[str, int]]]:
-        """Return kind and arguments of the jobs that the stores of a chain need, the most urgent first.
+    async def _due_maintenance(self, chain: Chain) -> list[tuple[str, dict[str, int]]]:
+        """Return kind and arguments of the maintenance jobs that are due. Raises errors of the chain's stores."""
+        return await QueueSchedule(self.system, self.queue).due(chain)
 
-        `materialise`, then groups of accounts, then ranges. Jobs that are in the queue already are included. An error
-        of the chain's nodes or stores is raised.
+    async def _due(self, chain: Chain) -> list[tuple[str, dict[str, int]]]:
+        """Return kind and arguments of the jobs for blocks that are missing: groups of accounts, then ranges.
+
+        Jobs that are in the queue already are included. An error of the chain's nodes or stores is raised.
         """
         due = [("accounts", {"bucket": bucket}) for bucket in await self._missing_buckets(chain)]
         due += [("index", {"first": span.first, "last": span.last}) for span in await self._missing_ranges(chain)]
-        needs_histories = await asyncio.to_thread(self._maintenance(chain).due_histories)
-        return [("materialise", {}), *due] if needs_histories else due  # first: ranges may be waiting for days
+        return due
 
     async def _missing_ranges(self, chain: Chain) -> list[Span]:
         """Return the ranges of final blocks that are not indexed, each within `RANGE_BLOCKS` of its beginning.
@@ -294,11 +302,6 @@ class QueueWorker:
         datasets = self.system.datasets(chain)
         events = self.system.event_filters(chain, datasets)
         return missing(self.system.tail, chain.key, span, datasets, chain.settings.chosen, events)
-
-    def _maintenance(self, chain: Chain) -> Maintenance:
-        system = self.system
-        keep_h = system.settings.lake.keep_replaced_h
-        return Maintenance(system.lake, system.tail, chain.key, chain.info.block_time_ms, keep_h)
 
     # --- the jobs ----------------------------------------------------------------------------------------------------
 
@@ -371,23 +374,23 @@ class QueueWorker:
 
     async def _materialise(self, chain: str) -> None:
         """Update the histories of a chain from what is stored, and merge small files where there are many."""
-        system, maintenance = self.system, self._maintenance(self.system.chain(chain))
+        system, maintenance = self.system, maintenance_of(self.system, self.system.chain(chain))
         async with self._locked(chain):
             names = list(materialise.HISTORIES)
             await in_thread(partial(materialise.materialise, system.lake, system.tail, chain, names))
             await in_thread(maintenance.merge)
 
     async def _compact(self, chain: str) -> None:
-        """Merge the small files of all tables of a chain."""
-        maintenance = self._maintenance(self.system.chain(chain))
+        """Merge the small files of all tables of a chain; take its lock only if there are many."""
+        maintenance = maintenance_of(self.system, self.system.chain(chain))
+        if not await asyncio.to_thread(maintenance.has_small_files):
+            return
         async with self._locked(chain):
             await in_thread(maintenance.merge)
 
     async def _vacuum(self, chain: str) -> None:
-        """Delete files that were replaced long enough ago."""
-        maintenance = self._maintenance(self.system.chain(chain))
-        async with self._locked(chain):
-            await in_thread(maintenance.delete_replaced)
+        """Delete files of all chains that were replaced long enough ago, which no job reads any more."""
+        await in_thread(maintenance_of(self.system, self.system.chain(chain)).delete_replaced)
 
 
 def account_bucket(account: str) -> int:

@@ -12,10 +12,11 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime, tzinfo
-from typing import Any, Final
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, Final, cast
 from zoneinfo import ZoneInfo
 
+import msgspec
 from apscheduler.events import EVENT_JOB_MISSED
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.cron import CronTrigger
@@ -28,6 +29,7 @@ from chainfolio.supervisor import Supervisor, Task, described
 
 STOPPED: Final = "stopped before its end"  # the error of a run whose process or chain was stopped
 MAX_WAIT_S: Final = 10.0  # between two looks at the clock: so long, a stepped clock can delay a job
+FIRST_WINDOW: Final = timedelta(minutes=1)  # in which the last firing is looked for; then doubled
 STEP_S: Final = 5.0  # the clock was stepped if it differs by more from the one that never jumps
 Work = Callable[[], Awaitable[object]]
 # Names under which logs, /readyz and metrics of tasks show jobs, if they differ from the names in the settings.
@@ -228,6 +230,25 @@ def trigger(cron: str, settings: Schedule) -> Any:
     fields = {name: ",".join(map(str, values)) for name, values in times.items()}
     weekdays = ",".join(WEEKDAYS[each] for each in parsed.weekdays)
     return CronTrigger(**fields, day_of_week=weekdays, timezone=zone(settings), jitter=settings.jitter_s or None)
+
+
+def last_firing(cron: str, settings: Schedule, now: datetime, grace: timedelta) -> datetime | None:
+    """Return the last time up to `now` at which a valid cron expression fires; None if it is not within `grace`.
+
+    The jitter of the settings is left out, so that all processes get the same time.
+    """
+    times, window = trigger(cron, msgspec.structs.replace(settings, jitter_s=0)), min(FIRST_WINDOW, grace)
+    while not _is_up_to(firing := times.get_next_fire_time(None, now - window), now):
+        if window >= grace:
+            return None
+        window = min(2 * window, grace)
+    while _is_up_to(following := times.get_next_fire_time(None, firing + timedelta(microseconds=1)), now):
+        firing = following
+    return cast("datetime", firing)
+
+
+def _is_up_to(firing: datetime | None, now: datetime) -> bool:
+    return firing is not None and firing <= now
 
 
 class _SteppedScheduler(AsyncIOScheduler):  # type: ignore[misc] # it has no types

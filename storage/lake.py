@@ -170,6 +170,11 @@ class Lake(LakeReader):
             if dropped:
                 self._commit(table, [], dropped)
 
+    def is_crowded(self, table: Table, chain: str, max_files: int) -> bool:
+        """Return True if `merge_crowded` would merge files."""
+        with translate_errors(table):
+            return any(crowded(self._newest(table, chain), SMALL_BYTES, max_files))
+
     def merge_crowded(self, table: Table, chain: str, max_files: int) -> int:
         """Merge small files where more than `max_files` are neighbours. Return how many files were replaced."""
         with translate_errors(table):
