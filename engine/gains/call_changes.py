@@ -14,14 +14,14 @@ from chainfolio.position_changes import CallChange
 
 if TYPE_CHECKING:
     from chainfolio.indexer.parts import DecodedChains
-    from chainfolio.portfolio.transactions import TransactionDocument
+    from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
     from chainfolio.protocols import InstalledProtocol
 
 STORED: Final = "/calls/2/"  # after the hash, before a digest of the programs and of their instructions
 CallChanges = dict[tuple[str, str], tuple[CallChange, ...] | None]
 
 
-async def call_changes(system: DecodedChains, records: Sequence[TransactionDocument]) -> CallChanges:
+async def call_changes(system: DecodedChains, records: Sequence[TransactionRecord]) -> CallChanges:
     """Return changes of positions by chain and transaction; empty for chains without calls of programs.
 
     Failed transactions, spam and those that moved nothing are absent. The value is None if the node did not record all
@@ -31,7 +31,7 @@ async def call_changes(system: DecodedChains, records: Sequence[TransactionDocum
         SourceError: The node of a chain does not give a transaction.
     """
     changes: CallChanges = {}
-    for key in sorted({record.chain.key for record in records}):
+    for key in sorted({record.chain for record in records}):
         chain = system.chain(key)
         reader = find_capability(chain, Capability.PROGRAM_CALLS)
         if reader is None:
@@ -41,7 +41,7 @@ async def call_changes(system: DecodedChains, records: Sequence[TransactionDocum
         digest = hashlib.sha256(repr(named).encode()).hexdigest()[:8]
         read = partial(reader.call_changes, protocols=protocols)
         stored = StoredChanges(system.tail, key, f"{STORED}{digest}", read, CallChange)
-        of_chain = [record for record in records if record.chain.key == key and _may_change(record)]
+        of_chain = [record for record in records if record.chain == key and _may_change(record)]
         changes |= {(key, tx_hash): each for tx_hash, each in (await _of_chain(stored, of_chain)).items()}
     return changes
 
@@ -52,22 +52,22 @@ def _rules(protocol: InstalledProtocol) -> str:
 
 
 async def _of_chain(
-    stored: StoredChanges[CallChange], records: Sequence[TransactionDocument]
+    stored: StoredChanges[CallChange], records: Sequence[TransactionRecord]
 ) -> Mapping[str, tuple[CallChange, ...] | None]:
     """Return the changes of an account's own transactions, and of received ones that may concern its positions.
 
     An own transaction was sent by the account, or moved assets out of it. Anybody can send tokens to an account: a
     received transaction is read only if its addresses include one from an own transaction with changes.
     """
-    own = [record for record in records if record.sender == record.user.address or record.assets_out]
+    own = [record for record in records if record.sender == record.wallet or record.assets_out]
     changes = await stored.read(own)
     used = {party for record in own if changes[record.hash] != () for party in parties(record)}
-    used -= {record.user.address for record in records}
+    used -= {record.wallet for record in records}
     others = [record for record in records if record.hash not in changes and not used.isdisjoint(parties(record))]
     return {**changes, **await stored.read(others)}
 
 
-def _may_change(record: TransactionDocument) -> bool:
+def _may_change(record: TransactionRecord) -> bool:
     """Return True if a transaction may have changed a position of its account, or closed an account of it."""
-    is_reward = any(row.stays_staked is True for row in record.assets_in)  # of a block, and no transaction
+    is_reward = any(row.stays_staked for row in record.assets_in)  # of a block, and no transaction
     return record.type not in ("FAILED", "SPAM") and not is_reward

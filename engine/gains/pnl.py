@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from decimal import Decimal
 from functools import cache
@@ -44,13 +44,13 @@ from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import PnlDocument, document
 from chainfolio.portfolio.pnl.tax_year import converted
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord, record_of
 from chainfolio.portfolio.pnl.transfer_rows import OwnTransfer, transfer_document
 from chainfolio.portfolio.pnl.vaults import typed_by_vaults
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
-    from chainfolio.engine.results import TransactionsPage
     from chainfolio.portfolio.pnl.trade_value import Strengths
 
 
@@ -130,6 +130,24 @@ class GainsResult:
     transfers: tuple[OwnTransfer, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class AccountRecords:
+    """All transactions of accounts, the oldest first.
+
+    Attributes:
+        changes: Changes of positions by chain and hash; None for those that are not understood.
+        issues: Why transactions may be missing, or be shown in part.
+        is_complete: False if one of the issues makes the list partial.
+        strengths: The strengths of the prices.
+    """
+
+    transactions: Sequence[TransactionRecord]
+    changes: Changes
+    issues: tuple[IssueDocument, ...]
+    is_complete: bool
+    strengths: Strengths
+
+
 async def compute_gains(source: RecordSource, accounts: Sequence[Account], request: PnlRequest) -> GainsResult:
     """Compute the gains of accounts, as those of one owner. Nodes are asked for logs that are not stored.
 
@@ -138,17 +156,16 @@ async def compute_gains(source: RecordSource, accounts: Sequence[Account], reque
         BadRequest: The request is inconsistent, or an account is on none of the chains.
         SourceError: A node does not give the logs of a transaction.
     """
-    page, changes = await all_records(source, accounts, request)
-    return gains_until(source, accounts, request, page, changes)
+    return gains_until(source, accounts, request, await all_records(source, accounts, request))
 
 
 async def all_records(
     source: RecordSource, accounts: Sequence[Account], request: PnlRequest, since_us: int | None = None
-) -> tuple[TransactionsPage, Changes]:
-    """Return all records of accounts (since a time), the oldest first, and changes of positions by chain and hash.
+) -> AccountRecords:
+    """Return all records of accounts (since a time), with the changes of their positions.
 
-    Changes of vaults are in the types of the records; changes that are not understood are None. Nodes are asked for
-    logs that are not stored. Errors as of `compute_gains`.
+    Changes of vaults are in the types of the records. Nodes are asked for logs that are not stored. Errors as of
+    `compute_gains`.
     """
     request.check()
     chains = _chains(source, request)
@@ -161,15 +178,16 @@ async def all_records(
     )
     page, _ = await source.records(accounts, record_filter)
     assert page.end is None, "an account has no more transactions than are allowed"
-    records = page.document.transactions
+    records = list(map(record_of, page.document.transactions))
     changes, vaults = await position_changes(source.system, records), await vault_changes(source.system, records)
     changes |= await call_changes(source.system, records)
     treatment = _treatment(source, chains, request, page.strengths)
     typed, unread = typed_by_vaults(
         with_operation_fees(records, vaults), without_gas(vaults), {account.address for account in accounts}, treatment
     )
-    transactions = msgspec.structs.replace(page.document, transactions=tuple(typed))
-    return replace(page, document=transactions), {**changes, **dict.fromkeys(unread)}
+    changes |= dict.fromkeys(unread)
+    is_complete = page.document.completeness == "complete"
+    return AccountRecords(typed, changes, page.document.issues, is_complete, page.strengths)
 
 
 def _chains(source: RecordSource, request: PnlRequest) -> Sequence[Chain]:
@@ -180,27 +198,21 @@ def gains_until(
     source: RecordSource,
     accounts: Sequence[Account],
     request: PnlRequest,
-    page: TransactionsPage,
-    changes: Changes,
+    account_records: AccountRecords,
     last_blocks: Mapping[str, int] = NO_BLOCKS,
     per_usd: Callable[[int], Decimal] | None = None,
 ) -> GainsResult:
     """Compute the gains of records up to the last block of each chain; no I/O.
 
     Args:
-        page: All records of the accounts, the oldest first.
         last_blocks: Heights by chain; records of other chains all count.
         per_usd: Returns the units of another currency per USD at a time in microseconds; None for gains in USD.
     """
-    records = [
-        each
-        for each in page.document.transactions
-        if each.block_number <= last_blocks.get(each.chain.key, each.block_number)
-    ]
-    treatment = _treatment(source, _chains(source, request), request, page.strengths)
+    records = [each for each in account_records.transactions if each.height <= last_blocks.get(each.chain, each.height)]
+    treatment = _treatment(source, _chains(source, request), request, account_records.strengths)
     own_wallets = {account.address for account in accounts}
     with collector_paused():
-        read = entries_of(records, own_wallets, treatment, changes)
+        read = entries_of(records, own_wallets, treatment, account_records.changes)
         moved, transfers = match_transfers(read.entries, records, own_wallets, treatment, read.facts)
         entries = moved if per_usd is None else list(converted(moved, per_usd))
     rents: dict[Key, int] = {}
@@ -213,7 +225,7 @@ def gains_until(
         gains,
         read.facts,
         treatment.aliases,
-        (*page.document.issues, *read.issues),
+        (*account_records.issues, *read.issues),
         read.first_blocks,
         read.last_blocks,
         frozenset(read.shares),
@@ -246,10 +258,10 @@ async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlReq
     Assets whose transactions do not add up to what the portfolios hold have no known gain. Errors as of
     `compute_gains`.
     """
-    page, changes = await all_records(source, accounts, request)
+    account_records = await all_records(source, accounts, request)
     portfolios = await source.portfolios(accounts, Options(), wait=True, wallet_only=False)
     blocks = blocks_of(portfolios)
-    result = gains_until(source, accounts, request, page, changes, blocks)
+    result = gains_until(source, accounts, request, account_records, blocks)
     priced = list(_priced(portfolios, result.aliases))
     kinds = {account.kind for account in accounts}
     requested = {chain.key for chain in source.system.account_chains if chain.kind in kinds}
@@ -265,7 +277,7 @@ async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlReq
         current=current,
     )
     transfers = tuple(transfer_document(each, result.facts) for each in result.transfers)
-    is_partial = bool(unread) or page.document.completeness == "partial"
+    is_partial = bool(unread) or not account_records.is_complete
     return msgspec.structs.replace(report, transfers=transfers, completeness="partial" if is_partial else "complete")
 
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from msgspec import UNSET
 
 from chainfolio.capabilities import Capability, EventLogReader, find_capability
 from chainfolio.engine.gains.stored_changes import StoredChanges, decoded_logs
@@ -20,7 +19,7 @@ from chainfolio.position_changes import CallChange, EventLog, PositionChange
 
 if TYPE_CHECKING:
     from chainfolio.indexer.parts import DecodedChains
-    from chainfolio.portfolio.transactions import TransactionDocument
+    from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
 
 STORED: Final = "/positions/3"  # after the hash, in the store of looked-up transactions
 Changes = dict[tuple[str, str], tuple[PositionChange | CallChange, ...] | None]
@@ -28,7 +27,7 @@ Changes = dict[tuple[str, str], tuple[PositionChange | CallChange, ...] | None]
 log = logging.getLogger(__name__)
 
 
-async def position_changes(system: DecodedChains, records: Sequence[TransactionDocument]) -> Changes:
+async def position_changes(system: DecodedChains, records: Sequence[TransactionRecord]) -> Changes:
     """Return changes of positions by chain and transaction; empty for chains without readable logs.
 
     Transactions that cannot have changed a position are absent. The value is None if a protocol could not decode the
@@ -38,15 +37,15 @@ async def position_changes(system: DecodedChains, records: Sequence[TransactionD
         SourceError: The node of a chain does not give the logs of a transaction.
     """
     changes: Changes = {}
-    for key in sorted({record.chain.key for record in records}):
+    for key in sorted({record.chain for record in records}):
         reader = find_capability(system.chain(key), Capability.EVENT_LOGS)
         if reader is not None:
-            changes |= await _of_chain(system, key, reader, [record for record in records if record.chain.key == key])
+            changes |= await _of_chain(system, key, reader, [record for record in records if record.chain == key])
     return changes
 
 
 async def _of_chain(
-    system: DecodedChains, chain: str, reader: EventLogReader, records: Sequence[TransactionDocument]
+    system: DecodedChains, chain: str, reader: EventLogReader, records: Sequence[TransactionRecord]
 ) -> Changes:
     """Return the changes of positions by chain and hash; logs of other transactions are not read.
 
@@ -58,18 +57,18 @@ async def _of_chain(
     decoded = [change for each in changes.values() for change in each or () if isinstance(change, PositionChange)]
     used = {contract for change in decoded for contract in (change.contract, change.pool)}
     for record in records:
-        used |= {row.contract for row in record.assets_in if row.nft is not UNSET and record.type != "SPAM"}
+        used |= {row.contract for row in record.assets_in if row.is_collectible and record.type != "SPAM"}
     others = [record for record in records if used and (chain, record.hash) not in changes and _uses(record, used)]
     return changes | await _read(system, chain, reader, others)
 
 
-def _creates_position(record: TransactionDocument) -> bool:
+def _creates_position(record: TransactionRecord) -> bool:
     """Return True if a collectible came and something else left; False for spam."""
-    is_new = any(row.nft is not UNSET for row in record.assets_in)
-    return is_new and any(row.nft is UNSET for row in record.assets_out) and record.type != "SPAM"
+    is_new = any(row.is_collectible for row in record.assets_in)
+    return is_new and any(not row.is_collectible for row in record.assets_out) and record.type != "SPAM"
 
 
-def _uses(record: TransactionDocument, contracts: set[str]) -> bool:
+def _uses(record: TransactionRecord, contracts: set[str]) -> bool:
     """Return True if a transaction may have changed a position.
 
     A call of a wallet contract or a farm without movements may have removed liquidity that is collected later.
@@ -83,7 +82,7 @@ def _uses(record: TransactionDocument, contracts: set[str]) -> bool:
 
 
 async def _read(
-    system: DecodedChains, chain: str, reader: EventLogReader, records: Sequence[TransactionDocument]
+    system: DecodedChains, chain: str, reader: EventLogReader, records: Sequence[TransactionRecord]
 ) -> Changes:
     """Return the changes of some transactions, from the store or from the node."""
     read = partial(decoded_logs, reader, partial(_changes, system))

@@ -13,7 +13,7 @@ from chainfolio.capabilities import EventLogReader
 from chainfolio.position_changes import EventLog
 
 if TYPE_CHECKING:
-    from chainfolio.portfolio.transactions import TransactionDocument
+    from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
     from chainfolio.storage.tail import Tail
 
 BATCH: Final = 100  # transactions in one request
@@ -46,7 +46,7 @@ class StoredChanges(Generic[Change]):
     read_batch: Callable[[Sequence[tuple[str, int]]], Awaitable[Sequence[tuple[Change, ...] | None]]]
     type: type[Change]
 
-    async def read(self, records: Iterable[TransactionDocument]) -> dict[str, tuple[Change, ...] | None]:
+    async def read(self, records: Iterable[TransactionRecord]) -> dict[str, tuple[Change, ...] | None]:
         """Return the changes in some transactions by hash, from the store or from the node.
 
         None if not decodable. BATCH transactions are requested at a time. Decoded changes of final blocks are
@@ -55,7 +55,7 @@ class StoredChanges(Generic[Change]):
         Raises:
             SourceError: The node does not give a transaction.
         """
-        heights = {record.hash: record.block_number for record in records}
+        heights = {record.hash: record.height for record in records}
         names = {f"{tx_hash}{self.suffix}": tx_hash for tx_hash in heights}
         stored = await asyncio.to_thread(self.tail.lookups, self.chain, names)
         decoder = msgspec.json.Decoder(tuple[self.type, ...])  # type: ignore[name-defined]

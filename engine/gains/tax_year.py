@@ -87,14 +87,13 @@ async def tax_year_report(source: ReportSource, accounts: Sequence[Account], req
         SourceError: A node could not be read.
     """
     pnl_request = request.pnl_request()
-    page, changes = await all_records(source, accounts, pnl_request)
-    rates = await _rates(
-        source.rates, request.used_currency, {int(each.timestamp) for each in page.document.transactions}
-    )
+    account_records = await all_records(source, accounts, pnl_request)
+    transactions = account_records.transactions
+    rates = await _rates(source.rates, request.used_currency, {each.time_us // 1_000_000 for each in transactions})
     portfolios = await source.portfolios(accounts, Options(), wait=True, wallet_only=False)
     blocks = blocks_of(portfolios)
     result = gains_until(
-        source, accounts, pnl_request, page, changes, blocks, lambda time_us: rates[time_us // 1_000_000 // RATE_S]
+        source, accounts, pnl_request, account_records, blocks, lambda time_us: rates[time_us // 1_000_000 // RATE_S]
     )
     current = current_holdings(source, portfolios, result, pnl_request, {}, blocks)
     year = TaxYear(
@@ -107,7 +106,7 @@ async def tax_year_report(source: ReportSource, accounts: Sequence[Account], req
     )
     gains = without_unclosed(result.gains, current.unclosed).gains
     addresses = [account.address for account in accounts]
-    types = {(each.chain.key, each.hash, each.user.address): str(each.type) for each in page.document.transactions}
+    types = {(*each.key, each.wallet): str(each.type) for each in transactions}
     report = tax_year_document(gains, result.facts, year, addresses, result.issues, types)
     of_year = (each for each in result.transfers if year.has(each.first_us))
     return msgspec.structs.replace(

@@ -21,7 +21,7 @@ from chainfolio.protocols import InstalledProtocol
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.indexer.parts import DecodedChains
-    from chainfolio.portfolio.transactions import TransactionDocument
+    from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
     from chainfolio.storage.tail import Tail
 
 STORED: Final = "/vaults/3/"  # after the hash, before a digest of the contracts
@@ -30,7 +30,7 @@ VaultChanges = dict[tuple[str, str], tuple[VaultChange, ...] | None]
 log = logging.getLogger(__name__)
 
 
-async def vault_changes(system: DecodedChains, records: Sequence[TransactionDocument]) -> VaultChanges:
+async def vault_changes(system: DecodedChains, records: Sequence[TransactionRecord]) -> VaultChanges:
     """Return the changes of vaults by chain and transaction; none if a chain has no readable logs.
 
     Transactions that cannot have changed a vault are absent. The value is None if a protocol could not decode the logs.
@@ -40,7 +40,7 @@ async def vault_changes(system: DecodedChains, records: Sequence[TransactionDocu
         SourceError: The node of a chain does not give the logs of a transaction.
     """
     changes: VaultChanges = {}
-    for key in sorted({record.chain.key for record in records}):
+    for key in sorted({record.chain for record in records}):
         chain = system.chain(key)
         protocols = [
             each
@@ -49,7 +49,7 @@ async def vault_changes(system: DecodedChains, records: Sequence[TransactionDocu
         ]
         reader = find_capability(chain, Capability.EVENT_LOGS)
         if protocols and reader is not None:
-            of_chain = [record for record in records if record.chain.key == key]
+            of_chain = [record for record in records if record.chain == key]
             decoded = await _of_chain(_VaultChain(system.tail, chain, reader, protocols), of_chain)
             changes |= {(key, tx_hash): each for tx_hash, each in decoded.items()}
     return changes
@@ -73,7 +73,7 @@ class _VaultChain:
         read = partial(decoded_logs, self.reader, partial(_decoded, self.protocols))
         return StoredChanges(self.tail, self.chain.key, f"{STORED}{digest}", read, VaultChange)
 
-    def is_candidate(self, record: TransactionDocument) -> bool:
+    def is_candidate(self, record: TransactionRecord) -> bool:
         """Return True if a transaction may have changed a vault.
 
         An asset left in an untyped call, or a token was created there; or a contract of a file took part; or its token
@@ -89,7 +89,7 @@ class _VaultChain:
 
 
 async def _of_chain(
-    chain: _VaultChain, records: Sequence[TransactionDocument]
+    chain: _VaultChain, records: Sequence[TransactionRecord]
 ) -> Mapping[str, tuple[VaultChange, ...] | None]:
     """Read transactions that may have opened a vault, then those that used the same contracts.
 
@@ -104,7 +104,7 @@ async def _of_chain(
     return changes | await logs.read(others)
 
 
-def parties(record: TransactionDocument) -> Iterable[str]:
+def parties(record: TransactionRecord) -> Iterable[str]:
     """Yield the called contract, and each sender and recipient of an asset."""
     yield record.recipient
     for row in (*record.assets_in, *record.assets_out):

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.engine.account_support import addresses_of
-from chainfolio.engine.gains.pnl import GainsResult, PnlRequest, all_records, gains_until
+from chainfolio.engine.gains.pnl import AccountRecords, GainsResult, PnlRequest, all_records, gains_until
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.snapshot_store import DaySnapshot, SnapshotStore
 from chainfolio.engine.prices.conversion import Conversion
@@ -36,8 +36,6 @@ from chainfolio.portfolio.transactions import raw_balance
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
-    from chainfolio.engine.gains.position_changes import Changes
-    from chainfolio.engine.results import TransactionsPage
     from chainfolio.portfolio.document import Portfolio
 
 OPENING: Final = "it was held before the first indexed block: its cost is not known"
@@ -75,8 +73,6 @@ class AccountDays:
 
     Attributes:
         values: The values of days that are known, in USD; two at least.
-        page: All records, the oldest first.
-        changes: Changes of positions by chain and hash.
         is_whole: True if the records reach back to the beginning; else to the first day.
     """
 
@@ -86,8 +82,7 @@ class AccountDays:
     chains: Sequence[Chain]
     values: Mapping[date, Decimal]
     request: PnlRequest
-    page: TransactionsPage
-    changes: Changes
+    records: AccountRecords
     is_whole: bool
 
     @classmethod
@@ -106,8 +101,8 @@ class AccountDays:
             NotIndexed: The index does not reach back to the first day.
         """
         request = PnlRequest(method, networks=tuple(chain.key for chain in chains))
-        page, changes, is_whole = await _records(source, accounts, request, midnight_us(min(values)))
-        return cls(source, store, accounts, chains, values, request, page, changes, is_whole)
+        records, is_whole = await _records(source, accounts, request, midnight_us(min(values)))
+        return cls(source, store, accounts, chains, values, request, records, is_whole)
 
     async def day(self, day: date) -> Day:
         """Read the stored snapshots of a day; KeyError if the day is not in `values`."""
@@ -121,7 +116,7 @@ class AccountDays:
         If the records do not reach back to the beginning, what was held on the first day is a lot without a known cost.
         """
         blocks = day.blocks(self.chains)
-        result = gains_until(self.source, self.accounts, self.request, self.page, self.changes, blocks, per_usd)
+        result = gains_until(self.source, self.accounts, self.request, self.records, blocks, per_usd)
         if self.is_whole:
             return result
         first = await self.day(min(self.values))
@@ -148,15 +143,15 @@ def _snapshots(
 
 async def _records(
     source: RecordSource, accounts: Sequence[Account], request: PnlRequest, since_us: int
-) -> tuple[TransactionsPage, Changes, bool]:
-    """Return records, changes of positions, and True if the records are all since the beginning.
+) -> tuple[AccountRecords, bool]:
+    """Return the records, and True if they are all since the beginning.
 
     If the index does not reach back so far, they are those since `since_us`.
     """
     try:
-        return *(await all_records(source, accounts, request)), True
+        return await all_records(source, accounts, request), True
     except NotIndexed:
-        return *(await all_records(source, accounts, request, since_us)), False
+        return await all_records(source, accounts, request, since_us), False
 
 
 def day_state(day: Day, result: GainsResult, conversion: Conversion) -> DayState:

@@ -42,7 +42,7 @@ class ContainedDeposits:
     @classmethod
     def of(cls, days: AccountDays) -> ContainedDeposits:
         """Return the comparison of days; the first and the last one are always read."""
-        max_days = max(2, MAX_RECORDS // max(1, len(days.page.document.transactions)))
+        max_days = max(2, MAX_RECORDS // max(1, len(days.records.transactions)))
         return cls(days.state, (min(days.values), max(days.values)), max_days)
 
     @classmethod

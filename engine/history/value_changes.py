@@ -70,7 +70,7 @@ async def _parts(days: AccountDays, currency: str) -> ChangesDocument:
     """
     ends = [await days.day(each) for each in (min(days.values), max(days.values))]
     since_us = midnight_us(ends[0].day)
-    moments_us = [int(each.timestamp) * 1_000_000 for each in days.page.document.transactions]
+    moments_us = [each.time_us for each in days.records.transactions]
     moments_us += [each.moment_us for each in ends]
     conversion = await days.source.rates.conversion(currency, moments_us)
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.record_kinds import DEPOSITS, WITHDRAWALS
-from chainfolio.portfolio.pnl.record_rows import asset_key
+from chainfolio.portfolio.pnl.transaction_records import asset_key
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 
 EARNED: Final = frozenset({"CLAIM", "COLLECT"})  # earned by positions in a protocol: a gain, and no flow

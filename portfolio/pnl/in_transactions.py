@@ -21,8 +21,8 @@ from chainfolio.portfolio.document import UNKNOWN, rounded
 from chainfolio.portfolio.pnl.closing import unclosed_gain
 from chainfolio.portfolio.pnl.entries import ACQUIRED, Entry, decimal, share
 from chainfolio.portfolio.pnl.gains import Gain, acquired_lot
-from chainfolio.portfolio.pnl.record_rows import asset_key
 from chainfolio.portfolio.pnl.report import text, total
+from chainfolio.portfolio.pnl.transaction_records import asset_key
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument, raw_balance
 
 PLACES: Final = 18  # of a cost by unit

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from msgspec import UNSET
-
-from chainfolio import amounts
-from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.entries import Kind
 from chainfolio.portfolio.pnl.record_kinds import PAYMENTS
-from chainfolio.portfolio.pnl.record_rows import DIGITS, Treatment, asset_key
+from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.returned_assets import returned_assets
-from chainfolio.portfolio.transactions import TransactionDocument
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
 from chainfolio.position_changes import PositionChange
 
 Changes = Mapping[tuple[str, str], Sequence[PositionChange] | None]
@@ -44,7 +40,7 @@ class MovedPositions:
 
 
 def moved_positions(
-    records: Sequence[TransactionDocument], changes: Changes, own_wallets: Collection[str], treatment: Treatment
+    records: Sequence[TransactionRecord], changes: Changes, own_wallets: Collection[str], treatment: Treatment
 ) -> MovedPositions:
     """Return which assets were lent and which positions bought, by all records, the oldest first."""
     moved = _positions(records, changes, own_wallets, treatment)
@@ -53,14 +49,14 @@ def moved_positions(
         first = 0 if record.type in PAYMENTS else order
         for row in record.assets_out if record.type != "SPAM" else ():
             is_certain = record.sender in own_wallets or treatment.is_trusted(row.chain_contract)
-            if is_certain and row.balance != UNKNOWN and amounts.parse(row.balance, max_digits=DIGITS) > 0:
-                key = treatment.aliases.get(asset_key(row), asset_key(row)), row.recipient
+            if is_certain and row.raw:
+                key = treatment.key_of(row), row.recipient
                 moved.given[key] = min(first, moved.given.get(key, first))
     return moved
 
 
 def _positions(
-    records: Sequence[TransactionDocument],
+    records: Sequence[TransactionRecord],
     changes: Changes,
     own_wallets: Collection[str],
     treatment: Treatment,
@@ -77,7 +73,7 @@ def _positions(
     removed: dict[str, int] = {}
     for order, record in enumerate(records if known else ()):
         for row in record.assets_in:
-            key = asset_key(row)
+            key = row.key
             if key not in known or row.sender in own_wallets or row.sender in burn_addresses:
                 continue
             borrower, lent = borrowers.pop(key, ("", 0))
@@ -86,14 +82,14 @@ def _positions(
                 continue
             arrivals[key], removed[key] = order, 0
             moved.bought[key, order] = 0
-        of_record = unread.pop((record.chain.key, record.hash), ()) or ()
+        of_record = unread.pop(record.key, ()) or ()
         for change in of_record:
-            key = change.key(record.chain.key)
+            key = change.key(record.chain)
             removed[key] = removed.get(key, 0) - change.units
         moved.lent.update(_paid(record, of_record, borrowers, own_wallets, treatment.aliases))
         for row in record.assets_out:
-            key = asset_key(row)
-            if row.nft is UNSET or row.recipient in own_wallets:
+            key = row.key
+            if not row.is_collectible or row.recipient in own_wallets:
                 continue
             if not record.assets_in:
                 borrowers[key] = row.recipient, order
@@ -103,7 +99,7 @@ def _positions(
 
 
 def _paid(
-    record: TransactionDocument,
+    record: TransactionRecord,
     changes: Sequence[PositionChange],
     borrowers: Mapping[str, tuple[str, int]],
     own_wallets: Collection[str],
@@ -116,12 +112,12 @@ def _paid(
     Their units do not change, and the record brings one of their tokens. They count if an own wallet called that
     contract, or in a call of a contract wallet: a buyer can let a position pay its seller, too.
     """
-    is_by_wallet = record.recipient == record.user.address
-    paid = {aliases.get(asset_key(row), asset_key(row)) for row in record.assets_in}
+    is_by_wallet = record.recipient == record.wallet
+    paid = {aliases.get(row.key, row.key) for row in record.assets_in}
     for change in changes:
-        borrower, order = borrowers.get(change.key(record.chain.key), ("", 0))
+        borrower, order = borrowers.get(change.key(record.chain), ("", 0))
         is_own_call = record.sender in own_wallets and record.recipient == borrower
-        tokens = (f"{record.chain.key}:{token}" for token in change.tokens)
+        tokens = (f"{record.chain}:{token}" for token in change.tokens)
         is_payment = not change.units and not paid.isdisjoint(aliases.get(token, token) for token in tokens)
         if borrower and is_payment and (is_own_call or is_by_wallet):
-            yield change.key(record.chain.key), order
+            yield change.key(record.chain), order

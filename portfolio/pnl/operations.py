@@ -6,19 +6,17 @@ Payments to the entry point are deposits, costs of operations are fees.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
 import msgspec
 
-from chainfolio import amounts
-from chainfolio.portfolio.document import UNKNOWN, IssueDocument
+from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.pnl.containers import Containers
 from chainfolio.portfolio.pnl.entries import Kind, decimal, money
-from chainfolio.portfolio.pnl.record_rows import DIGITS, RecordRows, money_of
+from chainfolio.portfolio.pnl.record_rows import RecordRows, money_of
 from chainfolio.portfolio.pnl.trade_value import Side
-from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+from chainfolio.portfolio.pnl.transaction_records import MovedAsset, TransactionRecord
 from chainfolio.position_changes import VaultChange
 
 GAS: Final = "gas"
@@ -26,14 +24,14 @@ NO_PREPAID_GAS: Final = "no known deposit paid all gas of this operation: the re
 
 
 def with_operation_fees(
-    records: Sequence[TransactionDocument], changes: Mapping[tuple[str, str], Sequence[VaultChange] | None]
-) -> list[TransactionDocument]:
+    records: Sequence[TransactionRecord], changes: Mapping[tuple[str, str], Sequence[VaultChange] | None]
+) -> list[TransactionRecord]:
     """Return records in which the operations of a contract wallet cost it what its deposit paid for them.
 
     The bundler pays the fee of the transaction, and the deposit of the wallet pays the bundler. So the wallet is the
     sender of such a record, and its fee goes from the sender of the transaction to the entry point.
     """
-    return [_with_fee(record, changes.get((record.chain.key, record.hash)) or ()) for record in records]
+    return [_with_fee(record, changes.get(record.key) or ()) for record in records]
 
 
 def without_gas(
@@ -47,22 +45,17 @@ def without_gas(
     return {key: each for key, each in others.items() if each or not changes[key]}
 
 
-def _with_fee(record: TransactionDocument, changes: Sequence[VaultChange]) -> TransactionDocument:
-    own = [change for change in changes if change.kind == GAS and change.vault == record.user.address]
+def _with_fee(record: TransactionRecord, changes: Sequence[VaultChange]) -> TransactionRecord:
+    own = [change for change in changes if change.kind == GAS and change.vault == record.wallet]
     cost = -sum(change.raw for change in own)
-    fee = record.native_asset_fees
-    if not own or record.sender == record.user.address:
+    fee = record.fee
+    if not own or record.sender == record.wallet:
         return record
-    balance = value = UNKNOWN
-    if fee.decimal != UNKNOWN:
-        balance = f"{amounts.EXACT.scaleb(Decimal(cost), -int(fee.decimal)):f}"
-    if UNKNOWN not in (fee.balance, fee.decimal, record.fees_fiat):
-        paid = int(amounts.EXACT.scaleb(amounts.parse(fee.balance, max_digits=DIGITS), int(fee.decimal)))
-        value = f"{decimal(int(Fraction(money(Decimal(record.fees_fiat)) * cost, paid))):f}" if paid else UNKNOWN
-    row = msgspec.structs.replace(fee, balance=balance, value=value, sender=record.sender, recipient=own[0].contract)
-    return msgspec.structs.replace(
-        record, sender=record.user.address, fees=balance, fees_fiat=value, native_asset_fees=row
-    )
+    raw, value = None if fee.decimals is None else cost, None
+    if fee.raw and fee.value is not None:
+        value = decimal(int(Fraction(money(fee.value) * cost, fee.raw)))
+    fee = msgspec.structs.replace(fee, raw=raw, value=value, sender=record.sender, recipient=own[0].contract)
+    return msgspec.structs.replace(record, sender=record.wallet, fee=fee)
 
 
 def gas_movements(rows: RecordRows, containers: Containers) -> list[tuple[Kind, Side]]:
@@ -71,9 +64,9 @@ def gas_movements(rows: RecordRows, containers: Containers) -> list[tuple[Kind, 
     A fee takes no more than was deposited; the result has an issue if that is less than the fee.
     """
     record = rows.record
-    fee = record.native_asset_fees
-    paid: list[tuple[Kind, TransactionAssetDocument]] = [("deposit", row) for row in record.assets_out]
-    paid += [("withdraw", fee)] if record.sender == record.user.address else []
+    fee = record.fee
+    paid: list[tuple[Kind, MovedAsset]] = [("deposit", row) for row in record.assets_out]
+    paid += [("withdraw", fee)] if record.sender == record.wallet else []
     movements = list[tuple[Kind, Side]]()
     for kind, row in paid:
         quantity = rows.quantity(row) if rows.is_gas(row) else None
@@ -85,5 +78,5 @@ def gas_movements(rows: RecordRows, containers: Containers) -> list[tuple[Kind, 
         elif (moved := containers.unstake([row.recipient], asset, quantity)) < quantity:
             rows.result.issues.append(IssueDocument("pnl", record.hash, NO_PREPAID_GAS))
         if moved:
-            movements.append((kind, Side(asset, quantity, money_of(row.value)).part(moved)))
+            movements.append((kind, Side(asset, quantity, money_of(row)).part(moved)))
     return movements

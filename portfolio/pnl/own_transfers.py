@@ -11,15 +11,13 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.entries import AssetFacts, Entry, share
 from chainfolio.portfolio.pnl.record_rows import Treatment
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
 from chainfolio.portfolio.pnl.transfer_rows import OwnTransfer
-from chainfolio.portfolio.transactions import TransactionDocument
 
 FEE_PARTS: Final = 50  # one of so many parts of what left may be a fee: bridges and relayers take less
 WINDOW_US: Final = 14 * 86_400_000_000  # optimistic rollups pay a withdrawal after 7 days, when the owner asks for it
@@ -74,7 +72,7 @@ class _Legs:
 
 def match_transfers(
     entries: Sequence[Entry],
-    records: Iterable[TransactionDocument],
+    records: Iterable[TransactionRecord],
     own_wallets: Collection[str],
     treatment: Treatment,
     facts: Mapping[str, AssetFacts],
@@ -84,7 +82,7 @@ def match_transfers(
     Returns:
         The entries, in any order, and all transfers over bridges, by time: also those whose other side is not known.
     """
-    by_key = {(each.chain.key, each.hash, each.user.address): each for each in records}
+    by_key = {(*each.key, each.wallet): each for each in records}
     legs, transfers = _legs(entries, by_key, own_wallets, treatment, facts)
     replaced: dict[int, list[Entry]] = {}
     for of_asset in legs.values():
@@ -105,7 +103,7 @@ def _order(transfer: OwnTransfer) -> tuple[tuple[int, int, bool, str, str, str, 
 
 def _legs(
     entries: Sequence[Entry],
-    records: Mapping[tuple[str, str, str], TransactionDocument],
+    records: Mapping[tuple[str, str, str], TransactionRecord],
     own_wallets: Collection[str],
     treatment: Treatment,
     facts: Mapping[str, AssetFacts],
@@ -132,7 +130,7 @@ def _legs(
     return legs, foreign
 
 
-def _direction(entry: Entry, record: TransactionDocument, own_wallets: Collection[str]) -> str:
+def _direction(entry: Entry, record: TransactionRecord, own_wallets: Collection[str]) -> str:
     """Return "out" for a possible departure, "in" for a possible arrival, and else nothing."""
     if entry.kind == "deposit":
         return "out" if record.type == "BRIDGEOUT" else ""
@@ -158,12 +156,12 @@ def _identity(asset: str, treatment: Treatment, facts: Mapping[str, AssetFacts])
     return coin if coin in coins else symbol
 
 
-def _price(asset: str, record: TransactionDocument, treatment: Treatment) -> Fraction | None:
+def _price(asset: str, record: TransactionRecord, treatment: Treatment) -> Fraction | None:
     """Return the price of an asset in USD at the block of its transaction; None if it is not known."""
     for row in (*record.assets_in, *record.assets_out):
         key = treatment.aliases.get(row.chain_contract, row.chain_contract)
-        if key == asset and UNKNOWN not in (row.value, row.balance) and Decimal(row.balance):
-            return Fraction(Decimal(row.value)) / Fraction(Decimal(row.balance))
+        if key == asset and row.value is not None and row.raw and row.decimals is not None:
+            return Fraction(row.value) / Fraction(row.raw, 10**row.decimals)
     return None
 
 

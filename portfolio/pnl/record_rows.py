@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Final
 
-from msgspec import UNSET
-
-from chainfolio import amounts
 from chainfolio.contracts import TRADE_VALUES
-from chainfolio.portfolio.document import UNKNOWN, IssueDocument
+from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.pnl.entries import AssetFacts, Entry, money
 from chainfolio.portfolio.pnl.trade_value import FEED_STRENGTH, Side, Strength, Strengths
-from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+from chainfolio.portfolio.pnl.transaction_records import MovedAsset, TransactionRecord
 
 NO_AMOUNT: Final = "its decimals are not known: what moved of it is not counted"
-DIGITS: Final = amounts.MAX_DECIMALS + 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +43,10 @@ class Treatment:
     trade_value: str = TRADE_VALUES[0]
     strengths: Strengths = field(default_factory=dict)
 
+    def key_of(self, asset: MovedAsset) -> str:
+        """Return the key that an asset counts as."""
+        return self.aliases.get(asset.key, asset.key)
+
 
 @dataclass(frozen=True, slots=True)
 class RecordEntries:
@@ -77,18 +76,17 @@ class RecordEntries:
 class RecordRows:
     """The rows of one record of one wallet. The facts of their assets go to `result`."""
 
-    record: TransactionDocument
+    record: TransactionRecord
     own_wallets: Collection[str]
     treatment: Treatment
     result: RecordEntries
     _keys: dict[int, str] = field(default_factory=dict)  # by the identity of a row, which the record keeps alive
-    _quantities: dict[int, int] = field(default_factory=dict)
 
-    def of(self, direction: str) -> Sequence[TransactionAssetDocument]:
+    def of(self, direction: str) -> Sequence[MovedAsset]:
         """Return the rows of what came ("in") or of what left ("out")."""
         return self.record.assets_in if direction == "in" else self.record.assets_out
 
-    def external(self, direction: str) -> list[TransactionAssetDocument]:
+    def external(self, direction: str) -> list[MovedAsset]:
         """Return the rows of a direction ("in" or "out") whose other side is no own wallet.
 
         What left for the gas of operations is no part of them.
@@ -100,27 +98,27 @@ class RecordRows:
             and not (direction == "out" and self.is_gas(row))
         ]
 
-    def is_gas(self, row: TransactionAssetDocument) -> bool:
+    def is_gas(self, row: MovedAsset) -> bool:
         """Return True for a row that pays coins to a contract that keeps them for the gas of operations."""
-        return row.recipient in self.treatment.gas_holders and asset_key(row) in self.treatment.coins
+        return row.recipient in self.treatment.gas_holders and row.key in self.treatment.coins
 
     @property
     def native(self) -> str:
         """The key of the coin that pays fees."""
-        return self.asset_of(self.record.native_asset_fees)
+        return self.asset_of(self.record.fee)
 
     @property
     def sender(self) -> str:
         """The account that sent the transaction: the bundler, also if the wallet paid for its operation."""
-        fee = self.record.native_asset_fees
+        fee = self.record.fee
         return fee.sender if fee.recipient in self.treatment.gas_holders else self.record.sender
 
     @property
     def called(self) -> str:
         """The key that the called contract has as an asset."""
-        return f"{self.record.chain.key}:{self.record.recipient}"
+        return f"{self.record.chain}:{self.record.recipient}"
 
-    def is_doubtful(self, row: TransactionAssetDocument) -> bool:
+    def is_doubtful(self, row: MovedAsset) -> bool:
         """Return True for an untrusted asset if no own wallet sent the transaction.
 
         Its contract can log any movement, and the creator of a market sets its price.
@@ -134,7 +132,7 @@ class RecordRows:
     def burnt(self, *, is_collectible: bool = False) -> set[str]:
         """Return the tokens, or the collectibles, that left to be destroyed."""
         rows = (row for row in self.record.assets_out if row.recipient in self.treatment.burn_addresses)
-        return {self.asset_of(row) for row in rows if (row.nft is not UNSET) == is_collectible}
+        return {self.asset_of(row) for row in rows if row.is_collectible == is_collectible}
 
     def lent(self, sides: Sequence[Side], direction: str, loans: Collection[tuple[str, str]]) -> set[str]:
         """Return the assets that belong to a loan, if others moved the same way; else none.
@@ -151,7 +149,7 @@ class RecordRows:
         moved = {asset for asset, address in others if address not in self.treatment.burn_addresses}
         return {side.asset for side in sides if rows and side.asset not in moved and (self.called, side.asset) in loans}
 
-    def without_debt(self, external: Sequence[TransactionAssetDocument], sides: dict[str, Side]) -> dict[str, Side]:
+    def without_debt(self, external: Sequence[MovedAsset], sides: dict[str, Side]) -> dict[str, Side]:
         """Return the net movements without tokens that were minted or burnt, unless that leaves none.
 
         A protocol mints and burns tokens that stand for a debt; they are no holdings.
@@ -176,49 +174,38 @@ class RecordRows:
         """Return the last movement with known value and amount of each asset of the transaction."""
         prices = dict[str, Side]()
         for row in (*self.record.assets_in, *self.record.assets_out):
-            value = money_of(row.value)
+            value = money_of(row)
             if value is not None and (quantity := self.quantity(row)):
                 prices[self.asset_of(row)] = Side(self.asset_of(row), quantity, value, self.strength(row))
         return prices
 
-    def strength(self, asset: TransactionAssetDocument) -> Strength:
+    def strength(self, asset: MovedAsset) -> Strength:
         """Return the strength of an asset's price at the block of the transaction."""
         record = self.record
-        return self.treatment.strengths.get((record.chain.key, record.block_number, asset.contract), FEED_STRENGTH)
+        return self.treatment.strengths.get((record.chain, record.height, asset.contract), FEED_STRENGTH)
 
-    def asset_of(self, asset: TransactionAssetDocument) -> str:
+    def asset_of(self, asset: MovedAsset) -> str:
         """Return the key of an asset, with the number of a collectible, and store how it is shown."""
         if (known := self._keys.get(id(asset))) is not None:
             return known
-        own_key = asset_key(asset)
-        key = self._keys[id(asset)] = self.treatment.aliases.get(own_key, own_key)
-        block, first_blocks, last_blocks = self.record.block_number, self.result.first_blocks, self.result.last_blocks
+        key = self._keys[id(asset)] = self.treatment.key_of(asset)
+        block, first_blocks, last_blocks = self.record.height, self.result.first_blocks, self.result.last_blocks
         first_blocks[key] = min(block, first_blocks.get(key, block))
         last_blocks[key] = max(block, last_blocks.get(key, block))
-        if asset.decimal != UNKNOWN and (key == own_key or key not in self.result.facts):
+        if asset.decimals is not None and (key == asset.key or key not in self.result.facts):
             chain, _, contract = key.partition(":")
-            self.result.facts[key] = AssetFacts(asset.symbol, int(asset.decimal), chain, contract)
+            self.result.facts[key] = AssetFacts(asset.symbol, asset.decimals, chain, contract)
         return key
 
-    def quantity(self, asset: TransactionAssetDocument) -> int | None:
+    def quantity(self, asset: MovedAsset) -> int | None:
         """Return the amount in smallest units; None, with an issue in the result, if it is not known."""
-        if (known := self._quantities.get(id(asset))) is not None:
-            return known
-        if asset.balance == UNKNOWN or asset.decimal == UNKNOWN:
+        if asset.raw is None:
             issue = IssueDocument("pnl", asset.chain_contract, NO_AMOUNT)
             if issue not in self.result.issues:
                 self.result.issues.append(issue)
-            return None
-        amount = amounts.parse(asset.balance, max_digits=DIGITS)
-        raw = self._quantities[id(asset)] = int(amounts.EXACT.scaleb(amount, int(asset.decimal)))
-        return raw
+        return asset.raw
 
 
-def asset_key(asset: TransactionAssetDocument) -> str:
-    """Return the key of an asset: `chain:contract`, and the number of a collectible after another colon."""
-    return asset.chain_contract if asset.nft is UNSET else f"{asset.chain_contract}:{asset.nft.token_id}"
-
-
-def money_of(value: str) -> int | None:
-    """Return a value of a document in units of money; None if it is not known."""
-    return None if value == UNKNOWN else money(Decimal(value))
+def money_of(asset: MovedAsset) -> int | None:
+    """Return the value of a moved asset in units of money; None if it is not known."""
+    return None if asset.value is None else money(asset.value)

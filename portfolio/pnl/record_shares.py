@@ -98,7 +98,7 @@ class RecordShares:
         """True if others sent the transaction, or called a wallet: the contract that the wallet called is not known."""
         record = self.rows.record
         is_wallet_called = record.recipient in (*self.rows.own_wallets, *self.rows.treatment.gas_holders)
-        return is_wallet_called or self.rows.sender != record.user.address
+        return is_wallet_called or self.rows.sender != record.wallet
 
     @property
     def waiting_contract(self) -> str:
@@ -106,7 +106,7 @@ class RecordShares:
 
         Payments that may be invented do not count.
         """
-        chain = self.rows.record.chain.key
+        chain = self.rows.record.chain
         payers = sorted(f"{chain}:{row.sender}" for row in self.rows.external("in") if not self.rows.is_doubtful(row))
         return next((each for each in (self.rows.called, *payers) if each in self.containers.waiting), self.rows.called)
 
@@ -140,7 +140,7 @@ class RecordShares:
         share = self.waiting_contract
         if self.is_staked(asset) or (asset != share and self.containers.waiting.get(share, {}).get(asset)):
             return "withdraw"
-        is_own_call = self.rows.sender == self.rows.record.user.address
+        is_own_call = self.rows.sender == self.rows.record.wallet
         assets = {self.rows.asset_of(row) for row in self.rows.external("in")} if not is_own_call else ()
         is_reward = any(map(self._is_earned, assets)) or self.rows.senders(asset) <= {*self.borrowers}
         return "income" if is_reward and not self.is_disposal else "received"
@@ -166,7 +166,7 @@ class RecordShares:
         senders, containers = self.rows.senders(asset), self.containers
         if any(self.given.get((asset, each), self.order) < self.order for each in senders):
             return False
-        keys = {f"{self.rows.record.chain.key}:{each}" for each in senders} & containers.stakes
+        keys = {f"{self.rows.record.chain}:{each}" for each in senders} & containers.stakes
         shares = [containers.by_share[each] for each in keys]
         is_of_shares = len(shares) == len(senders) and all(each.units and asset not in each.inside for each in shares)
         is_of_stakes = senders <= containers.stakes and containers.never_took(senders, asset)

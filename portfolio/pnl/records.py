@@ -28,11 +28,11 @@ from chainfolio.portfolio.pnl.record_kinds import (
     with_unread_changes,
     without_trust,
 )
-from chainfolio.portfolio.pnl.record_rows import RecordEntries, RecordRows, Treatment, asset_key, money_of
+from chainfolio.portfolio.pnl.record_rows import RecordEntries, RecordRows, Treatment, money_of
 from chainfolio.portfolio.pnl.record_shares import RecordShares
 from chainfolio.portfolio.pnl.requests import claimed, requested, wait
 from chainfolio.portfolio.pnl.trade_value import Side, equalise, leave_unexplained, net_off
-from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+from chainfolio.portfolio.pnl.transaction_records import MovedAsset, TransactionRecord
 from chainfolio.position_changes import CallChange, PositionChange
 
 BRIDGED: Final = "it came over a bridge: its cost belongs to another chain"
@@ -41,7 +41,7 @@ NO_FEE_PRICE: Final = "the fee of its transaction has no price"
 
 
 def entries_of(
-    records: Sequence[TransactionDocument],
+    records: Sequence[TransactionRecord],
     own_wallets: Collection[str],
     treatment: Treatment,
     changes: Mapping[tuple[str, str], Sequence[PositionChange | CallChange] | None] | None = None,
@@ -56,20 +56,20 @@ def entries_of(
     result, containers = RecordEntries([], {}, []), Containers()
     positions: dict[str, Position] = {}
     unread, calls = split_changes(changes or {})
-    distinct = list({(record.chain.key, record.hash, record.user.address): record for record in records}.values())
+    distinct = list({(*record.key, record.wallet): record for record in records}.values())
     moved = moved_positions(distinct, unread, own_wallets, treatment)
     for order, record in enumerate(distinct):
-        chain, is_sender = record.chain.key, record.sender in own_wallets
+        chain, is_sender = record.chain, record.sender in own_wallets
         of_record = unread.get((chain, record.hash), ())
         if of_record is not None:
             unread[chain, record.hash] = ()  # once, if several wallets took part
-        first, wallet = len(result.entries), record.user.address
+        first, wallet = len(result.entries), record.wallet
         of_calls = calls.get((chain, record.hash), ())
         of_calls = own_changes(of_calls, chain, wallet, own_wallets, positions, is_sender=is_sender)
         if any(each.kind not in ("rent", "cost") for each in of_calls):
             record = msgspec.structs.replace(record, type="INTERACTION")  # the calls say what it was
         rows = RecordRows(record, own_wallets, treatment, result)
-        borrowers = {row.sender for row in record.assets_in if (asset_key(row), order) in moved.lent}
+        borrowers = {row.sender for row in record.assets_in if (row.key, order) in moved.lent}
         shares = RecordShares(rows, containers, borrowers, order, moved.given)
         _Record(
             record,
@@ -100,7 +100,7 @@ def entries_of(
 class _Record:
     """One transaction of one wallet."""
 
-    record: TransactionDocument
+    record: TransactionRecord
     rows: RecordRows
     order: int
     own_wallets: Collection[str]
@@ -164,28 +164,28 @@ class _Record:
 
     def _open_positions(self) -> None:
         """Add the positions that this transaction brought or lent, and keep the changes of own ones."""
-        chain = self.record.chain.key
+        chain = self.record.chain
         for opened in (each for each in self.calls if each.kind == "open"):
             key = f"{chain}:{opened.position}"
             if key not in self.positions or not self.positions[key].container.units:
                 self.positions[key] = Position(span=opened.span)
         changed = {change.key(chain) for change in self.changes}
         for row in self.record.assets_in:
-            key = asset_key(row)
+            key = row.key
             if key in changed and row.sender in self.treatment.burn_addresses:
                 self.positions.setdefault(key, Position())
             elif (liquidity := self.moved.bought.get((key, self.order))) is not None:
                 self.positions[key] = Position.bought(liquidity)
         for row in self.record.assets_out:
-            if asset_key(row) in self.positions and (asset_key(row), self.order) in self.moved.lent:
-                self.containers.stake(row.recipient, asset_key(row), 1)
+            if row.key in self.positions and (row.key, self.order) in self.moved.lent:
+                self.containers.stake(row.recipient, row.key, 1)
                 self.containers.stakes.add(row.recipient)
         own = [change for change in self.changes if change.key(chain) in self.positions]
         self.changes = [change for change in own if self.positions[change.key(chain)].accepts(change)]
 
     def _position_movements(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> PositionMovements:
         """Apply the changes of own positions, and leave what they do not explain in `incoming` and `outgoing`."""
-        chain, worth = self.record.chain.key, self._worth()
+        chain, worth = self.record.chain, self._worth()
         came, left = (self.rows.gross(direction) if self.changes else {} for direction in ("in", "out"))
         is_disposal = self.treatment.liquidity_is_disposal
         result = PositionMovements(self._token_key, worth, self.treatment.trade_value, is_disposal, came, left)
@@ -201,10 +201,10 @@ class _Record:
 
     def _call_movements(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> CallMovements:
         """Apply the calls, and leave what they do not explain in `incoming` and `outgoing`."""
-        chain, worth, treatment = self.record.chain.key, self._worth(), self.treatment
+        chain, worth, treatment = self.record.chain, self._worth(), self.treatment
         result = CallMovements(
             chain,
-            self.record.user.address,
+            self.record.wallet,
             self.own_wallets,
             self._token_key,
             worth,
@@ -225,15 +225,15 @@ class _Record:
 
     def _token_key(self, token: str) -> str:
         """Return the key of a token, or of the coin for an empty text."""
-        key = f"{self.record.chain.key}:{token}"
+        key = f"{self.record.chain}:{token}"
         return self.treatment.aliases.get(key, key) if token else self.rows.native
 
     def _worth(self) -> Callable[[str, int], Side]:
         """Return a function that gives an amount of an asset its value in this transaction."""
         prices = self.rows.prices() if self.changes or self.calls else {}
-        fees = self.record.native_asset_fees
-        if self.calls and self.rows.native not in prices and (quantity := self.rows.quantity(fees)):
-            prices[self.rows.native] = Side(self.rows.native, quantity, money_of(self.record.fees_fiat))
+        fee = self.record.fee
+        if self.calls and self.rows.native not in prices and (quantity := self.rows.quantity(fee)):
+            prices[self.rows.native] = Side(self.rows.native, quantity, money_of(fee))
 
         def worth(asset: str, quantity: int) -> Side:
             price = prices.get(asset)
@@ -265,12 +265,12 @@ class _Record:
         """Return an entry of this transaction; `quantity` is raw, and `value` None if unknown."""
         record = self.record
         return Entry(
-            int(record.timestamp) * 1_000_000,
+            record.time_us,
             kind,
             asset,
             quantity,
             value,
-            wallet=record.user.address,
+            wallet=record.wallet,
             transaction=record.hash,
             order=self.order,
             reason=reason,
@@ -279,20 +279,20 @@ class _Record:
     def _fee(self) -> tuple[list[Entry], int | None]:
         """Return the fee as an entry, if this wallet paid it, and its value in money; None if not known."""
         record = self.record
-        quantity = self.rows.quantity(record.native_asset_fees) if record.sender == record.user.address else None
+        quantity = self.rows.quantity(record.fee) if record.sender == record.wallet else None
         if not quantity:
             return [], 0
-        value = money_of(record.fees_fiat)
-        return [self._entry("fee", self.rows.asset_of(record.native_asset_fees), quantity, value)], value
+        value = money_of(record.fee)
+        return [self._entry("fee", self.rows.asset_of(record.fee), quantity, value)], value
 
     def _moves(self) -> Iterator[Entry]:
         """Yield transfers to the account's other wallets, whose own records repeat them."""
         for asset in self.record.assets_out:
-            key = asset_key(asset)
+            key = asset.key
             is_lot = key not in self.positions and (
                 key not in self.containers.by_share or self.containers.lots.get(key)
             )
-            is_own = asset.recipient in self.own_wallets and asset.recipient != self.record.user.address
+            is_own = asset.recipient in self.own_wallets and asset.recipient != self.record.wallet
             if is_own and is_lot and (quantity := self.rows.quantity(asset)):
                 yield self._entry("move", self.rows.asset_of(asset), quantity, None)._replace(to=asset.recipient)
 
@@ -301,8 +301,8 @@ class _Record:
         kind: Kind = "sent" if self.treatment.deposits_are_disposals else "deposit"
         reason = EARNED if kind == "deposit" else ""
         for asset in self.record.assets_in:
-            if asset.stays_staked is True and (quantity := self.rows.quantity(asset)):
-                yield self._entry(kind, self.rows.asset_of(asset), quantity, money_of(asset.value), reason)
+            if asset.stays_staked and (quantity := self.rows.quantity(asset)):
+                yield self._entry(kind, self.rows.asset_of(asset), quantity, money_of(asset), reason)
 
     def _net(self, direction: str) -> dict[str, Side]:
         """Return the movements between wallet and others, by asset, without shares of deposits."""
@@ -312,23 +312,23 @@ class _Record:
             if self._is_position(asset):  # before its amount: a destroyed NFT has no decimals
                 continue
             key = self.rows.asset_of(asset)
-            quantity = 1 if asset_key(asset) in self.positions else self.rows.quantity(asset)
+            quantity = 1 if asset.key in self.positions else self.rows.quantity(asset)
             if not quantity or self.shares.is_share(key, direction):
                 continue
-            value, strength = money_of(asset.value), self.rows.strength(asset)
+            value, strength = money_of(asset), self.rows.strength(asset)
             quantity = (direction == "in" and self.moved.bought.get((key, self.order))) or quantity
             side = sides.setdefault(key, Side(key, 0, 0, strength))
             side.quantity, side.strength = side.quantity + quantity, min(side.strength, strength)
             side.value = None if side.value is None or value is None else side.value + value
         return self.rows.without_debt(external, sides) if self.record.type in LOANS | REPAYMENTS else sides
 
-    def _is_position(self, row: TransactionAssetDocument) -> bool:
+    def _is_position(self, row: MovedAsset) -> bool:
         """Return True if a position was created, destroyed or lent: it is a container, and no asset."""
         burn_addresses = self.treatment.burn_addresses
         issuers = {*burn_addresses, row.contract}
         is_burnt_or_new = not issuers.isdisjoint((row.sender, row.recipient))
-        is_lent = (asset_key(row), self.order) in self.moved.lent
-        return asset_key(row) in self.positions and (is_burnt_or_new or is_lent)
+        is_lent = (row.key, self.order) in self.moved.lent
+        return row.key in self.positions and (is_burnt_or_new or is_lent)
 
     def _redeemed(
         self, kinds: Sequence[tuple[Kind, Side]], shares: Mapping[str, int], is_pool: bool = False

@@ -7,8 +7,6 @@ from fractions import Fraction
 from math import ceil
 from typing import Final
 
-from msgspec import UNSET
-
 from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.pnl.containers import Container, Containers, settle
 from chainfolio.portfolio.pnl.entries import Kind
@@ -32,7 +30,7 @@ def requested(
     if not created or len(created) != len(given):
         return None
     for row, share in zip(created, given, strict=True):
-        is_new = row.nft is not UNSET and row.sender in burn_addresses and row.contract == share.recipient
+        is_new = row.is_collectible and row.sender in burn_addresses and row.contract == share.recipient
         if not is_new or rows.asset_of(share) not in containers.by_share:
             return None
     movements = list[tuple[Kind, Side]]()

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import msgspec
-from msgspec import UNSET
 
-from chainfolio import amounts
-from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.debts import MAX_INTEREST
 from chainfolio.portfolio.pnl.record_kinds import DEPOSITS, WITHDRAWALS
-from chainfolio.portfolio.pnl.record_rows import DIGITS, Treatment, asset_key
-from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument, TransactionType
+from chainfolio.portfolio.pnl.record_rows import Treatment
+from chainfolio.portfolio.pnl.transaction_records import MovedAsset, TransactionRecord
+from chainfolio.portfolio.transactions import TransactionType
 from chainfolio.position_changes import VaultChange
 
 COLLATERAL_DECIMALS: Final = 18
@@ -25,20 +23,20 @@ AccountKey = tuple[str, str, str]  # chain, core contract and account
 
 
 def typed_by_vaults(
-    records: Sequence[TransactionDocument],
+    records: Sequence[TransactionRecord],
     changes: Mapping[Key, Sequence[VaultChange] | None],
     own_wallets: Collection[str],
     treatment: Treatment,
-) -> tuple[list[TransactionDocument], set[Key]]:
+) -> tuple[list[TransactionRecord], set[Key]]:
     """Return the records, the oldest first, with the types that changes of own vaults give them.
 
     Returns:
         The records, and the transactions whose gains are not known: vaults changed by other amounts than wallets moved,
         now or before.
     """
-    by_transaction = defaultdict[Key, list[TransactionDocument]](list)
+    by_transaction = defaultdict[Key, list[TransactionRecord]](list)
     for record in records:
-        if (key := (record.chain.key, record.hash)) in changes:
+        if (key := record.key) in changes:
             by_transaction[key].append(record)
     vaults, types, unread = (
         _Vaults(own_wallets, treatment),
@@ -56,10 +54,7 @@ def typed_by_vaults(
             unread.add(key)
         elif result != "":
             types[key] = result, own[0]
-    typed = [
-        _typed(record, *types[key], treatment) if (key := (record.chain.key, record.hash)) in types else record
-        for record in records
-    ]
+    typed = [_typed(record, *types[key], treatment) if (key := record.key) in types else record for record in records]
     return typed, unread
 
 
@@ -117,7 +112,7 @@ class _Vaults:
     unclear: set[AccountKey] = field(default_factory=set)
     balances: defaultdict[AccountKey, _Balance] = field(default_factory=lambda: defaultdict(_Balance))
 
-    def is_by_wallet(self, records: Sequence[TransactionDocument]) -> bool:
+    def is_by_wallet(self, records: Sequence[TransactionRecord]) -> bool:
         """Return True if something left the wallets, or if one of them sent the transaction or was called.
 
         Anyone can send tokens to a wallet in a transaction that also changes a vault.
@@ -125,12 +120,12 @@ class _Vaults:
         return self._net(records)[2] or not {records[0].sender, records[0].recipient}.isdisjoint(self.own_wallets)
 
     def type_of(
-        self, records: Sequence[TransactionDocument], changes: Sequence[VaultChange]
+        self, records: Sequence[TransactionRecord], changes: Sequence[VaultChange]
     ) -> TransactionType | Literal[""] | None:
         """Return the type of a transaction: "" if no own vault changed, None if it is not known."""
         net, minted, has_given = self._net(records)
         is_by_wallet = has_given or records[0].sender in self.own_wallets
-        chain = records[0].chain.key
+        chain = records[0].chain
         keys = {_account_key(chain, change) for change in changes}
         if not changes or not (is_by_wallet or not keys.isdisjoint(self.own)):
             return ""
@@ -152,14 +147,14 @@ class _Vaults:
         return type_
 
     def type_of_others(
-        self, records: Sequence[TransactionDocument], changes: Sequence[VaultChange]
+        self, records: Sequence[TransactionRecord], changes: Sequence[VaultChange]
     ) -> Literal[""] | None:
         """Return None if exactly the debt or balance of another account moved and nothing else, else "".
 
         The account can be a proxy of the wallet, or a stranger's.
         """
         net, _, has_given = self._net(records)
-        chain = records[0].chain.key
+        chain = records[0].chain
         moved = {token: raw for token, (raw, _) in net.items()}
         if not has_given and records[0].sender not in self.own_wallets:
             return ""
@@ -195,7 +190,7 @@ class _Vaults:
             return "BORROW" if raw > 0 else "REPAYVAULT"
         return "DEPOSIT" if change.collateral > 0 else "WITHDRAW"
 
-    def _net(self, records: Sequence[TransactionDocument]) -> tuple[dict[str, tuple[int, int]], set[str], bool]:
+    def _net(self, records: Sequence[TransactionRecord]) -> tuple[dict[str, tuple[int, int]], set[str], bool]:
         """Return the net movements of the wallets.
 
         Returns:
@@ -204,13 +199,11 @@ class _Vaults:
         """
         net, minted = dict[str, tuple[int, int]](), set[str]()
         has_given, is_sent = False, records[0].sender in self.own_wallets
-        for row, sign in _external(records, self.own_wallets):
-            key, decimals = self.treatment.aliases.get(asset_key(row), asset_key(row)), int(row.decimal)
-            raw = int(amounts.EXACT.scaleb(amounts.parse(row.balance, max_digits=DIGITS), decimals))
-            net[key] = net.get(key, (0, 0))[0] + sign * raw, decimals
+        for row, raw in _external(records, self.own_wallets):
+            key = self.treatment.key_of(row)
+            net[key] = net.get(key, (0, 0))[0] + raw, row.decimals or 0
             minted |= {key} if {row.sender, row.recipient} & {*self.treatment.burn_addresses} else set()
-            is_given = sign < 0 and raw > 0
-            has_given = has_given or (is_given and (is_sent or self.treatment.is_trusted(row.chain_contract)))
+            has_given = has_given or (raw < 0 and (is_sent or self.treatment.is_trusted(row.chain_contract)))
         return {key: moved for key, moved in net.items() if moved[0]}, minted, has_given
 
 
@@ -243,17 +236,15 @@ def _account_key(chain: str, change: VaultChange) -> AccountKey:
     return chain, change.contract, change.vault[-ACCOUNT_DIGITS:]
 
 
-def _external(
-    records: Sequence[TransactionDocument], own_wallets: Collection[str]
-) -> Iterator[tuple[TransactionAssetDocument, int]]:
-    """Yield the movements between wallets and others, with 1 for what came and -1 for what left."""
+def _external(records: Sequence[TransactionRecord], own_wallets: Collection[str]) -> Iterator[tuple[MovedAsset, int]]:
+    """Yield the movements between wallets and others, with what came, or the negative of what left."""
     for record in records:
         for row in record.assets_in:
-            if row.sender not in own_wallets and UNKNOWN not in (row.balance, row.decimal):
-                yield row, 1
+            if row.sender not in own_wallets and row.raw is not None:
+                yield row, row.raw
         for row in record.assets_out:
-            if row.recipient not in own_wallets and UNKNOWN not in (row.balance, row.decimal):
-                yield row, -1
+            if row.recipient not in own_wallets and row.raw is not None:
+                yield row, -row.raw
 
 
 def _is_collateral(others: Sequence[tuple[int, int]], change: int) -> bool:
@@ -266,17 +257,16 @@ def _is_collateral(others: Sequence[tuple[int, int]], change: int) -> bool:
 
 
 def _typed(
-    record: TransactionDocument, type_: TransactionType, change: VaultChange, treatment: Treatment
-) -> TransactionDocument:
+    record: TransactionRecord, type_: TransactionType, change: VaultChange, treatment: Treatment
+) -> TransactionRecord:
     """Return the record with a type, without collectibles that were created: they stand for the vault.
 
     Tokens that were created or destroyed moved from or to the vault. Collateral lies at the holder of the change.
     """
     burn_addresses = treatment.burn_addresses
 
-    def side(row: TransactionAssetDocument) -> TransactionAssetDocument:
-        if row.contract != change.token and change.holder and row.nft is UNSET:
-            other = "sender" if row.is_asset_in else "recipient"
+    def side(row: MovedAsset, other: str) -> MovedAsset:
+        if row.contract != change.token and change.holder and not row.is_collectible:
             return msgspec.structs.replace(row, **{other: change.holder})
         if row.contract != change.token:
             return row
@@ -286,9 +276,10 @@ def _typed(
             recipient=change.contract if row.recipient in burn_addresses else row.recipient,
         )
 
+    incoming = (row for row in record.assets_in if not row.is_collectible or row.sender not in burn_addresses)
     return msgspec.structs.replace(
         record,
         type=type_,
-        assets_in=tuple(side(row) for row in record.assets_in if row.nft is UNSET or row.sender not in burn_addresses),
-        assets_out=tuple(map(side, record.assets_out)),
+        assets_in=tuple(side(row, "sender") for row in incoming),
+        assets_out=tuple(side(row, "recipient") for row in record.assets_out),
     )

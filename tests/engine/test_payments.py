@@ -19,6 +19,7 @@ from chainfolio.indexer.wiring import System
 from chainfolio.localchain.evm import tx
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
+from chainfolio.portfolio.pnl.transaction_records import record_of
 from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.settings import Settings
 from chainfolio.staking_tables import VALIDATORS, WITHDRAWALS
@@ -64,7 +65,7 @@ async def test_withdrawals_are_records_of_no_transaction_and_explain_the_balance
         (reconciled,) = await Reconciler(chain, index.lake, tail, checkpoints=4).run([alice])
         native = str(chain.info.native.asset)
         assert {each.asset: each.status for each in reconciled.assets}[native] == "equal"
-        gains = entries_of(records, {alice}, Treatment()).entries
+        gains = entries_of(list(map(record_of, records)), {alice}, Treatment()).entries
         assert {each.kind for each in gains} == {"income", "withdraw"}
         assert sum(each.quantity for each in gains) == (80_000_018 + 32 * GWEI) * GWEI
     tail.close()

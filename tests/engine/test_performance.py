@@ -21,7 +21,7 @@ from chainfolio.portfolio.metrics.changes import DayState
 from chainfolio.portfolio.pnl.closing import HeldAsset, closings
 from chainfolio.portfolio.pnl.gains import RemainingLots
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
-from tests.portfolio.test_pnl_records import ME, asset, record
+from tests.portfolio.test_pnl_records import ME, asset, transaction
 
 FIRST = date(2024, 2, 27)
 DAYS = [FIRST + timedelta(days=count) for count in range(5)]
@@ -82,7 +82,7 @@ DEPOSITED, WITHDRAWN = MONTH[2], MONTH[7]
 def at_noon(type_: str, day: date, *assets: TransactionAssetDocument) -> TransactionDocument:
     """A deposit or withdrawal of dollars at noon of a day."""
     incoming, outgoing = (assets, ()) if type_ == "WITHDRAW" else ((), assets)
-    return record(
+    return transaction(
         type_, incoming, outgoing, hash=type_, timestamp=str((midnight_us(day) + 43_200_000_000) // 1_000_000)
     )
 
@@ -148,8 +148,8 @@ async def test_the_currency_does_not_decide_which_deposits_the_values_contain(
     currency: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if no rate is known: the parts have a reason, and the deposits are compared."""
-    page = SimpleNamespace(document=SimpleNamespace(transactions=()))
-    days = SimpleNamespace(values=dict.fromkeys(MONTH), state=state_of(40), page=page)
+    records = SimpleNamespace(transactions=())
+    days = SimpleNamespace(values=dict.fromkeys(MONTH), state=state_of(40), records=records)
 
     async def read(*_: object) -> object:
         return days

@@ -32,6 +32,7 @@ from chainfolio.portfolio.pnl.entries import money
 from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
+from chainfolio.portfolio.pnl.transaction_records import record_of
 from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.portfolio.valuation import valuate
 from chainfolio.pricing.http_reads import Http
@@ -145,7 +146,7 @@ def test_what_somebody_sends_of_a_token_with_a_thin_market_is_worth_no_more_than
     snapshot, (record,) = asyncio.run(go())
     (incoming,) = record.assets_in
     assert nav(valuate([snapshot])).nav == Decimal(incoming.value) == 200_000  # what is in the pool, and not 2 * 10^14
-    (entry,) = entries_of([record], {holder}, Treatment()).entries
+    (entry,) = entries_of([record_of(record)], {holder}, Treatment()).entries
     assert (entry.kind, entry.value) == ("received", money(Decimal(200_000)))
 
 
@@ -195,7 +196,7 @@ def test_a_token_that_logs_what_it_likes_at_a_price_of_its_own_market_is_no_gain
     ]
     assert [asset.value for asset in forged] == ["200000"] * 5, "each is worth what the market holds"
     vouched = Treatment(is_trusted=lambda key: source.is_trusted_contract(key.partition(":")[2]))
-    read = entries_of(records, {holder}, vouched)
+    read = entries_of(list(map(record_of, records)), {holder}, vouched)
     assert [each.kind for each in read.entries] == ["unasked"] * 3 + ["taken"] * 2 + ["received"]
     gains = gains_of(read.entries, "fifo")
     assert gains.gains == []

@@ -11,7 +11,8 @@ import pytest
 from chainfolio.capabilities import Capability
 from chainfolio.engine.gains.position_changes import Changes, position_changes
 from chainfolio.loop import run_until_done
-from chainfolio.portfolio.transactions import Nft, TransactionDocument
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
+from chainfolio.portfolio.transactions import Nft
 from chainfolio.position_changes import EventLog, PositionChange
 from tests.portfolio.test_pnl_records import NOBODY, POOL, asset, record
 
@@ -61,7 +62,7 @@ def invents(logs: Sequence[EventLog]) -> list[Any]:
     return [SimpleNamespace(contract="nft", number="seven")] if logs[0].topics == ("0x2",) else []
 
 
-def created(tx_hash: str) -> TransactionDocument:
+def created(tx_hash: str) -> TransactionRecord:
     nft = asset("nft", "1", other=NOBODY, nft=Nft(token_id="7"))
     return record("SWAP", [nft], [asset("a", "5", "50", POOL)], hash=tx_hash)
 

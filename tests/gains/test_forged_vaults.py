@@ -9,7 +9,7 @@ from chainfolio.adapters.evm.positions.token_transfers import ZERO_TOPIC
 from chainfolio.adapters.evm.protocols import euler_v2, extrafi, fluid_vault, liquity
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.vaults import typed_by_vaults
-from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument, TransactionUser
+from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionUser
 from chainfolio.position_changes import EventLog, VaultChange
 from tests.portfolio.test_pnl_records import NOBODY, asset, record
 
@@ -59,7 +59,7 @@ def typed(
     called: str = FORGED,
 ) -> tuple[str, bool]:
     """Return the type of a transfer to ME, and whether its gains are not known."""
-    moves: TransactionDocument = record(
+    moves = record(
         "TRANSFERIN", assets_in, assets_out, sender=sender, recipient=called, user=TransactionUser(address=ME)
     )
     [result], unread = typed_by_vaults([moves], {("chain", "0x1"): changes}, [ME], TREATMENT)

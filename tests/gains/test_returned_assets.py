@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from chainfolio.portfolio.transactions import TransactionDocument
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
 from tests.portfolio.test_pnl_records import ME, OTHER, asset, brief, read, record
 
 VAULT = "vault"
 
 
-def deposit_record(amount: str, hash: str = "0x1") -> TransactionDocument:
+def deposit_record(amount: str, hash: str = "0x1") -> TransactionRecord:
     return record("INTERACTION", left=[asset("a", amount, str(int(amount) * 10), VAULT)], hash=hash)
 
 
-def returned(amount: str, sender: str = ME, hash: str = "0x9") -> TransactionDocument:
+def returned(amount: str, sender: str = ME, hash: str = "0x9") -> TransactionRecord:
     return record("TRANSFERIN", [asset("a", amount, str(int(amount) * 20), VAULT)], sender=sender, hash=hash)
 
 

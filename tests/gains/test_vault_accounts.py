@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from chainfolio.portfolio.pnl.record_rows import Treatment
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord, moved_asset
 from chainfolio.portfolio.pnl.vaults import typed_by_vaults
-from chainfolio.portfolio.transactions import TransactionDocument, TransactionUser
+from chainfolio.portfolio.transactions import TransactionUser
 from chainfolio.position_changes import VaultChange
 from tests.portfolio.test_pnl_records import NOBODY, OTHER, POOL, asset, record
 
 ME, MINE, STRANGER = ("0x" + digit * 40 for digit in "abc")
 CORE, MARKET = "0x" + "1" * 40, "0x" + "2" * 40
-Case = tuple[TransactionDocument, list[VaultChange]]
+Case = tuple[TransactionRecord, list[VaultChange]]
 
 
 def topic(account: str) -> str:
@@ -22,10 +24,7 @@ def topic(account: str) -> str:
 def typed(*cases: Case, scam: str = "") -> tuple[list[str], set[str]]:
     """Return the types that records get, in order, and the transactions whose gains are not known."""
     numbered = [(f"0x{number}", *case) for number, case in enumerate(cases, start=1)]
-    records = [
-        record(each.type, each.assets_in, each.assets_out, hash=tx_hash, sender=each.sender, user=each.user)
-        for tx_hash, each, _ in numbered
-    ]
+    records = [msgspec.structs.replace(each, hash=tx_hash) for tx_hash, each, _ in numbered]
     treatment = Treatment(burn_addresses={NOBODY}, is_trusted=lambda contract: contract != f"chain:{scam}")
     changes = {("chain", tx_hash): of_case for tx_hash, _, of_case in numbered}
     result, unread = typed_by_vaults(records, changes, [ME, MINE], treatment)
@@ -55,7 +54,7 @@ def balance(raw: int, account: str = ME) -> Case:
     return document, [VaultChange("balance", CORE, topic(account), 0, "b", raw)]
 
 
-def make_record(type_: str, asset_in: str = "", asset_out: str = "", sender: str = ME) -> TransactionDocument:
+def make_record(type_: str, asset_in: str = "", asset_out: str = "", sender: str = ME) -> TransactionRecord:
     """A record of ME. Movements are such as "b 50"."""
     incoming, outgoing = (
         [asset(symbol, amount, other=POOL) for symbol, amount in [each.split()]] if each else []
@@ -135,8 +134,8 @@ def test_more_than_was_saved_is_not_known() -> None:
 
 
 def test_a_transaction_without_a_known_type_changes_no_balance() -> None:
-    document, _ = balance(900)
-    mixed = record("SWAP", [*document.assets_in], [asset("c", "1", other=POOL)], sender=ME, user=document.user)
+    left = moved_asset(asset("c", "1", other=POOL))
+    mixed = msgspec.structs.replace(balance(900)[0], type="SWAP", assets_out=(left,), sender=ME)
     types, unread = typed((mixed, balance(900)[1]), balance(-900))
     assert (types, unread) == (["SWAP", "INTERACTION"], {"0x1", "0x2"})
 
@@ -150,9 +149,8 @@ def test_a_stranger_cannot_make_an_own_loan_unknown() -> None:
     attack = make_record("TRANSFERIN", "b 100", sender=STRANGER), [market(-11), market(100, STRANGER)]
     expected = ["LEND", "BORROW", "TRANSFERIN", "REPAYVAULT"], {"0x3"}
     assert typed(supplied, borrowed, attack, repaid) == expected
-    forged = record(
-        "SWAP", attack[0].assets_in, [asset("scam", "1", other=OTHER)], sender=STRANGER, user=attack[0].user
-    )
+    scam = moved_asset(asset("scam", "1", other=OTHER))
+    forged = msgspec.structs.replace(attack[0], type="SWAP", assets_out=(scam,))
     assert typed(supplied, borrowed, (forged, attack[1]), repaid, scam="scam") == (
         ["LEND", "BORROW", "SWAP", "REPAYVAULT"],
         {"0x3"},

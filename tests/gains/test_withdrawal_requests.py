@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
-from chainfolio.portfolio.transactions import Nft, TransactionAssetDocument, TransactionDocument
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
+from chainfolio.portfolio.transactions import Nft, TransactionAssetDocument
 from tests.portfolio.test_pnl_records import ME, NOBODY, asset, brief, record
 
 E = 10**18
@@ -23,7 +25,7 @@ def request(number: int, counterparty: str = NOBODY) -> TransactionAssetDocument
     return asset(QUEUE, "1", other=counterparty, nft=Nft(token_id=str(number)))
 
 
-def life(*more: TransactionDocument) -> list[TransactionDocument]:
+def life(*more: TransactionRecord) -> list[TransactionRecord]:
     """100 ether staked, 40 of it wrapped, and requests of 10, of 20 and of 5 that were wrapped."""
     records = [
         record("DEPOSIT", [row("steth", 100 * E, NOBODY)], [row("coin", 100 * E, "steth")]),
@@ -32,18 +34,17 @@ def life(*more: TransactionDocument) -> list[TransactionDocument]:
         record("INTERACTION", [request(3)], [row("wsteth", 5 * E, QUEUE)]),
         *more,
     ]
-    return [each_with_hash(each, order) for order, each in enumerate(records)]
+    return [
+        msgspec.structs.replace(each, hash=f"0x{order}", time_us=(1_600_000_000 + order) * 1_000_000)
+        for order, each in enumerate(records)
+    ]
 
 
-def each_with_hash(each: TransactionDocument, order: int) -> TransactionDocument:
-    return record(each.type, each.assets_in, each.assets_out, hash=f"0x{order}", timestamp=str(1_600_000_000 + order))
-
-
-def claim(number: int, raw: int) -> TransactionDocument:
+def claim(number: int, raw: int) -> TransactionRecord:
     return record("SWAP", [row("coin", raw, QUEUE, 3_000)], [request(number)])
 
 
-def kinds(records: Sequence[TransactionDocument], first: int) -> set[tuple[str, str, int, int | None]]:
+def kinds(records: Sequence[TransactionRecord], first: int) -> set[tuple[str, str, int, int | None]]:
     entries = entries_of(records, [ME], Treatment(burn_addresses={NOBODY})).entries
     return brief([each for each in entries if each.order >= first])
 

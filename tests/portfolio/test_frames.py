@@ -21,7 +21,7 @@ from chainfolio.portfolio.numbers import UNKNOWN
 from chainfolio.portfolio.transactions import COLUMNS, Nft, Transactions
 from chainfolio.portfolio.valuation import valuate
 from tests.portfolio.examples import ALICE, BLOCK, CHAINS, USDC, erc20, native, price, snapshot
-from tests.portfolio.test_pnl_records import ME, OTHER, POOL, asset, record
+from tests.portfolio.test_pnl_records import ME, OTHER, POOL, asset, transaction
 
 raws = st.integers(-(2**256), 2**256)
 numbers = st.builds(lambda raw, places: amounts.text(amounts.amount(abs(raw), places)), raws, st.integers(0, 40))
@@ -106,8 +106,8 @@ def test_a_portfolio_is_a_row_for_each_asset_with_its_side() -> None:
 
 def test_transactions_are_a_row_for_each_asset_and_the_fee_stands_once() -> None:
     nft = asset("nft", "1", nft=Nft(token_id="7"))
-    swap = record("SWAP", [asset("a", "5", "50"), nft], [asset("b", "7", "49")], ("2", "3"))
-    vote, gift = record("VOTE", fee=("4", "5")), record("TRANSFERIN", [asset("a", "1", "10")], sender=OTHER)
+    swap = transaction("SWAP", [asset("a", "5", "50"), nft], [asset("b", "7", "49")], ("2", "3"))
+    vote, gift = transaction("VOTE", fee=("4", "5")), transaction("TRANSFERIN", [asset("a", "1", "10")], sender=OTHER)
     table = Transactions((swap, vote, gift)).to_polars()
     time = datetime.fromtimestamp(1_600_000_000, UTC)
 

@@ -29,6 +29,7 @@ from chainfolio.portfolio.pnl.record_rows import RecordEntries, Treatment
 from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import document
 from chainfolio.portfolio.pnl.tax_year import JURISDICTIONS, TaxYear, converted, tax_year_document
+from chainfolio.portfolio.pnl.transaction_records import record_of
 from chainfolio.portfolio.transactions import (
     NamedEntity,
     Nft,
@@ -147,7 +148,7 @@ def parts(world: int) -> Iterator[tuple[str, str]]:
     chance = random.Random(world)
     rules = treatment(chance)
     of_account = records(chance)
-    read = entries_of(of_account, (ME, MINE), rules)
+    read = entries_of(list(map(record_of, of_account)), (ME, MINE), rules)
     yield "entries", "\n".join(map(repr, read.entries))
     results = (read.facts, sorted(read.issues, key=repr), read.first_blocks, read.last_blocks, sorted(read.shares))
     yield "facts", "\n".join(map(repr, (*results, read.pools)))

@@ -16,15 +16,16 @@ from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.pnl.own_transfers import AMBIGUOUS, NOT_OWN, NOTHING_ARRIVED, NOTHING_LEFT, match_transfers
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import BRIDGED, entries_of
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
 from chainfolio.portfolio.pnl.transfer_rows import OwnTransfer, transfer_document
-from chainfolio.portfolio.transactions import NamedEntity, TransactionDocument, TransactionUser
+from chainfolio.portfolio.transactions import NamedEntity, TransactionUser
 from tests.portfolio.test_pnl_records import ME, MINE, OTHER, USD, asset, record
 
 START, DAY = 1_600_000_000, 86_400
 COINS = {"one:ETH": "ETH", "two:ETH": "ETH", "three:ETH": "ETH"}
 
 
-def at(chain: str, second: int, type_: str, movement: str, **more: Any) -> TransactionDocument:
+def at(chain: str, second: int, type_: str, movement: str, **more: Any) -> TransactionRecord:
     """Return a record whose `movement` reads like "-5 USDC", worth 2 USD each or `price`."""
     number, symbol = movement.split()
     amount, price = abs(int(number)), more.pop("price", 2)
@@ -44,9 +45,9 @@ def at(chain: str, second: int, type_: str, movement: str, **more: Any) -> Trans
     return record(type_, *(([], [row]) if number[0] == "-" else ([row], [])), **facts)
 
 
-def match(*records: TransactionDocument, **more: Any) -> tuple[list[Entry], list[OwnTransfer]]:
+def match(*records: TransactionRecord, **more: Any) -> tuple[list[Entry], list[OwnTransfer]]:
     treatment = Treatment(coins=COINS, burn_addresses={"nobody"}, **more)
-    ordered = sorted(records, key=lambda each: int(each.timestamp))
+    ordered = sorted(records, key=lambda each: each.time_us)
     read = entries_of(ordered, (ME, MINE), treatment)
     return match_transfers(read.entries, ordered, (ME, MINE), treatment, read.facts)
 
@@ -133,7 +134,7 @@ def test_one_side_has_to_be_a_bridge_and_none_a_payment(departure: str, arrival:
         at("two", 500, "BRIDGEIN", "+600 USDC", price=5),  # a listed token with the symbol of another
     ],
 )
-def test_what_differs_is_no_transfer_and_both_sides_are_listed(arrival: TransactionDocument) -> None:
+def test_what_differs_is_no_transfer_and_both_sides_are_listed(arrival: TransactionRecord) -> None:
     entries, transfers = match(CROSSING[0], at("one", 10, "BRIDGEOUT", "-600 USDC"), arrival)
     assert sorted(reasons(transfers)) == [NOTHING_ARRIVED, NOTHING_LEFT]
     assert {each.kind: each.reason for each in entries if each.kind != "fee"} == {"deposit": "", "received": BRIDGED}
@@ -151,7 +152,7 @@ def test_what_differs_is_no_transfer_and_both_sides_are_listed(arrival: Transact
     ],
     ids=["98-percent", "all", "at-once", "14-days", "double-price", "half-price"],
 )
-def test_what_just_fits_is_a_transfer(arrival: TransactionDocument) -> None:
+def test_what_just_fits_is_a_transfer(arrival: TransactionRecord) -> None:
     assert reasons(match(CROSSING[0], at("one", 10, "BRIDGEOUT", "-600 USDC"), arrival)[1]) == [""]
 
 
@@ -219,7 +220,7 @@ def test_units_close_over_chains_and_sums_do_not_depend_on_order(
         if raw:
             type_ = "BRIDGEIN" if raw > 0 else "BRIDGEOUT" if raw % 3 else "TRANSFEROUT"
             records.append(at(chain, 3600 * hour + i + 2, type_, f"{'+' if raw > 0 else ''}{raw} USDC"))
-    records.sort(key=lambda each: int(each.timestamp))
+    records.sort(key=lambda each: each.time_us)
     treatment = Treatment(coins=COINS)
     read = entries_of(records, (ME,), treatment)
     entries, transfers = match_transfers(read.entries, records, (ME,), treatment, read.facts)

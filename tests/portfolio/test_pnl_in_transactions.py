@@ -17,17 +17,18 @@ from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.gains import SHORT
 from chainfolio.portfolio.pnl.in_transactions import TransactionGains, transaction_gains, with_gains
 from chainfolio.portfolio.pnl.methods import gains_of
-from chainfolio.portfolio.pnl.record_rows import Treatment, asset_key
+from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import document
+from chainfolio.portfolio.pnl.transaction_records import asset_key, record_of
 from chainfolio.portfolio.transactions import TransactionDocument
-from tests.portfolio.test_pnl_records import ME, asset, record
+from tests.portfolio.test_pnl_records import ME, asset, transaction
 
 
 def gains_by_transaction(
     records: Sequence[TransactionDocument], method: str = "fifo", **treatment: Any
 ) -> TransactionGains:
-    read = entries_of(records, {ME}, Treatment(**treatment))
+    read = entries_of(list(map(record_of, records)), {ME}, Treatment(**treatment))
     gains = gains_of(read.entries, method).gains
     return transaction_gains(read.entries, gains, treatment.get("aliases", {}), frozenset(read.shares))
 
@@ -35,7 +36,8 @@ def gains_by_transaction(
 def at(number: int, type_: str, *sides: Any, **more: Any) -> TransactionDocument:
     incoming, outgoing_assets, *fee = sides
     outgoing = [msgspec.structs.replace(each, is_asset_in=False) for each in outgoing_assets]
-    return record(type_, incoming, outgoing, *fee, hash=f"0x{number}", timestamp=str(1_600_000_000 + number), **more)
+    facts = {"hash": f"0x{number}", "timestamp": str(1_600_000_000 + number), **more}
+    return transaction(type_, incoming, outgoing, *fee, **facts)
 
 
 def test_a_sale_says_what_was_sold_cost_and_gained_and_a_purchase_what_it_cost() -> None:
@@ -121,7 +123,7 @@ def test_all_transactions_together_closed_what_the_report_says(method: str, draw
     for number, (type_, incoming, outgoing, fee) in enumerate(drawn_rows, 1):
         sides = [[asset(symbol, str(much), str(usd)) for symbol, much, usd in side] for side in (incoming, outgoing)]
         records.append(at(number, type_, *sides, (str(fee), str(2 * fee))))
-    read = entries_of(records, {ME}, Treatment())
+    read = entries_of(list(map(record_of, records)), {ME}, Treatment())
     all_gains = gains_of(read.entries, method)
     report = document(all_gains, read.facts, {}, method=method, addresses=[ME])
     gains = transaction_gains(read.entries, all_gains.gains, {}, frozenset(read.shares))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from chainfolio.portfolio.pnl.methods import gains_of
-from chainfolio.portfolio.transactions import TransactionDocument
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
 from tests.portfolio.test_pnl_records import ME, NOBODY, OTHER, asset, brief, read, record
 
 
-def bought(symbol: str, amount: str, value: str, number: int) -> TransactionDocument:
+def bought(symbol: str, amount: str, value: str, number: int) -> TransactionRecord:
     return record("SWAP", [asset(symbol, amount, value)], [asset("eur", "1", value)], hash=f"0xb{number}")
 
 
@@ -98,7 +99,7 @@ def test_a_contract_that_lent_nothing_before_mints_no_loan() -> None:
     ("called", "sender"), [(ME, OTHER), (ME, ME), ("entry point", OTHER), ("relay", OTHER), ("trove", ME)]
 )
 def test_only_a_contract_that_lent_mints_a_loan_and_burns_a_repayment_alone(called: str, sender: str) -> None:
-    opened = record("OPENVAULT", OPENED.assets_in, OPENED.assets_out, hash="0x1", sender=sender, recipient=called)
+    opened = msgspec.structs.replace(OPENED, hash="0x1", sender=sender, recipient=called)
     minted = record("TRANSFERIN", [asset("lusd", "7", "7", NOBODY)], hash="0x2", sender=sender, recipient=called)
     burnt = record("TRANSFEROUT", [], [asset("lusd", "5", "5", NOBODY)], hash="0x3", sender=sender, recipient=called)
     entries = read(opened, minted, burnt, gas_holders={"entry point"})

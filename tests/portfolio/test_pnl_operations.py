@@ -12,7 +12,8 @@ from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.pnl.operations import NO_PREPAID_GAS, with_operation_fees
 from chainfolio.portfolio.pnl.record_rows import NO_AMOUNT, RecordEntries, Treatment
 from chainfolio.portfolio.pnl.records import entries_of
-from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
+from chainfolio.portfolio.transactions import TransactionAssetDocument
 from chainfolio.position_changes import VaultChange
 from tests.portfolio.test_pnl_records import ME, NOBODY, OTHER, asset, brief, record
 
@@ -28,7 +29,7 @@ def operation(
     prepaid: int = 0,
     fee: tuple[str, str] = ("7", "7"),
     **more: Any,
-) -> TransactionDocument:
+) -> TransactionRecord:
     """Return the record of an operation that a bundler sent, with its cost as the wallet's fee."""
     outgoing = [asset("coin", str(prepaid), str(prepaid), ENTRY_POINT)] if prepaid else []
     facts = {"hash": f"0x{number}", "timestamp": str(1_600_000_000 + number), "sender": "bundler", **more}
@@ -37,7 +38,7 @@ def operation(
     return with_operation_fees([document], {("chain", f"0x{number}"): (change,)})[0]
 
 
-def result(*records: TransactionDocument, treatment: Treatment = TREATMENT) -> RecordEntries:
+def result(*records: TransactionRecord, treatment: Treatment = TREATMENT) -> RecordEntries:
     return entries_of(records, (ME,), treatment)
 
 

@@ -13,7 +13,8 @@ from chainfolio.portfolio.pnl.moved_positions import MovedPositions, moved_posit
 from chainfolio.portfolio.pnl.position_changes import Claim, Position
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
-from chainfolio.portfolio.transactions import Nft, TransactionAssetDocument, TransactionDocument
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
+from chainfolio.portfolio.transactions import Nft, TransactionAssetDocument
 from chainfolio.position_changes import PositionChange
 from tests.portfolio.test_pnl_records import ME, MINE, NOBODY, OTHER, POOL, USD, asset, record
 
@@ -29,7 +30,7 @@ def changed(units: int, raw: int) -> PositionChange:
     return PositionChange("nft", 7, units, ("a", "b"), (raw, 0), POOL)
 
 
-def gains(payment: TransactionDocument, holder: str) -> list[tuple[str, int, int | None, int | None]]:
+def gains(payment: TransactionRecord, holder: str) -> list[tuple[str, int, int | None, int | None]]:
     """Return asset, quantity, proceeds and cost (whole USD) of disposals after a position is transferred."""
     records = [
         record("TRANSFERIN", [asset("a", "500", "500")], hash="0x1", sender=OTHER),

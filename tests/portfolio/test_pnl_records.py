@@ -12,6 +12,7 @@ from chainfolio.portfolio.pnl.entries import MONEY_DIGITS, NEVER_DEPOSITED, Entr
 from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.pnl.record_rows import NO_AMOUNT, Treatment
 from chainfolio.portfolio.pnl.records import BRIDGED, NO_FEE_PRICE, OF_OTHERS, entries_of
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord, record_of
 from chainfolio.portfolio.transactions import (
     NamedEntity,
     Nft,
@@ -42,7 +43,7 @@ def asset(symbol: str, amount: str, value: str = UNKNOWN, other: str = OTHER, **
     return TransactionAssetDocument(**{**facts, **more})
 
 
-def record(
+def transaction(
     type_: str,
     came: Sequence[TransactionAssetDocument] = (),
     left: Sequence[TransactionAssetDocument] = (),
@@ -69,7 +70,11 @@ def record(
     return TransactionDocument(**{**facts, **more})
 
 
-def read(*records: TransactionDocument, own_wallets: Sequence[str] = (ME, MINE), **treatment: Any) -> list[Entry]:
+def record(*args: Any, **more: Any) -> TransactionRecord:
+    return record_of(transaction(*args, **more))
+
+
+def read(*records: TransactionRecord, own_wallets: Sequence[str] = (ME, MINE), **treatment: Any) -> list[Entry]:
     return entries_of(records, own_wallets, Treatment(burn_addresses={NOBODY}, **treatment)).entries
 
 

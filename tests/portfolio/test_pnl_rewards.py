@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from chainfolio.portfolio.pnl.methods import gains_of
-from chainfolio.portfolio.transactions import Nft, TransactionAssetDocument, TransactionDocument
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
+from chainfolio.portfolio.transactions import Nft, TransactionAssetDocument
 from tests.portfolio.test_pnl_records import ME, MINE, NOBODY, OTHER, POOL, USD, asset, brief, read, record
 
 
-def staked(hash: str = "0x1", *came: TransactionAssetDocument) -> TransactionDocument:
+def staked(hash: str = "0x1", *came: TransactionAssetDocument) -> TransactionRecord:
     return record("STAKE", came, [asset("lp", "50", "50", "farm")], hash=hash)
 
 

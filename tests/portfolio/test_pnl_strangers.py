@@ -18,6 +18,7 @@ from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import PnlDocument, document
+from chainfolio.portfolio.pnl.transaction_records import record_of
 from chainfolio.portfolio.transactions import TransactionDocument
 from tests.portfolio import test_pnl_in_portfolio as held
 from tests.portfolio.test_pnl_in_transactions import at
@@ -29,7 +30,7 @@ FACTS = {f"chain:{symbol}": AssetFacts(symbol, 0) for symbol in ("usd", "coin", 
 
 
 def entries(*records: TransactionDocument, own_wallets: Sequence[str] = (ME,)) -> list[Entry]:
-    return entries_of(records, own_wallets, TREATMENT).entries
+    return entries_of(list(map(record_of, records)), own_wallets, TREATMENT).entries
 
 
 def gains(*records: TransactionDocument, method: str = "fifo", per_wallet: bool = False) -> Gains:
