@@ -27,7 +27,10 @@ Rates = Mapping[str, Decimal] | None
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Makes portfolios. `facts` returns the facts of each configured chain, `protocols` the protocols of all files."""
+    """Makes portfolios.
+
+    `facts` returns the facts of each configured chain, `protocols` the protocols of all files.
+    """
 
     clock: Clock
     facts: Callable[[], Mapping[str, ChainFacts]]

@@ -40,7 +40,10 @@ TOO_MANY: Final = f"not read: only the metadata of {MAX_COLLECTIBLES} collectibl
 
 @dataclass(frozen=True, slots=True)
 class MetadataReader:
-    """Reads the metadata of collectibles. `chain` returns a chain by its key; `budget` limits the time for one."""
+    """Reads the metadata of collectibles.
+
+    `chain` returns a chain by its key; `budget` limits the time for one.
+    """
 
     chain: Callable[[str], Chain]
     snapshotter: Callable[[Chain], Snapshotter]

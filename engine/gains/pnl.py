@@ -132,7 +132,7 @@ class GainsResult:
 
 @dataclass(frozen=True, slots=True)
 class AccountRecords:
-    """All transactions of accounts, the oldest first.
+    """Transactions of accounts, the oldest first.
 
     Attributes:
         changes: Changes of positions by chain and hash; None for those that are not understood.

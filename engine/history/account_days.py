@@ -69,7 +69,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class AccountDays:
-    """All transactions of accounts, and their stored days.
+    """Transactions of accounts, and their stored days.
 
     Attributes:
         values: The values of days that are known, in USD; two at least.

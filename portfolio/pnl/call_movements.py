@@ -76,22 +76,22 @@ def own_changes(
     is_own = is_sender or has_paid
     opened = [each.position for each in changes if each.kind == "open" and each.owner == wallet and is_own]
     keys = {*positions, *(f"{chain}:{each}" for each in opened)}
-    moved = {(each.kind, each.position) for each in changes if each.owner in (wallet, "")}
+    own_kinds = {(each.kind, each.position) for each in changes if each.owner in (wallet, "")}
     unclear = _of_others(changes, own_wallets)
-    lost = PAYING | ({"debt"} if is_own else set())
-    own: list[CallChange] = []
+    paying_kinds = PAYING | ({"debt"} if is_own else set())
+    own_calls: list[CallChange] = []
     for each in changes:
         is_open = f"{chain}:{each.position}" in keys
         is_unclear = is_open and (each.kind, each.position) in unclear
         if each.kind == "rent" and each.moved[0][1] > 0:
-            own.append(each)
+            own_calls.append(each)
         elif each.owner == wallet:
-            own += [replace(each, kind="unclear") if is_unclear else each] if is_own or is_open else []
+            own_calls += [replace(each, kind="unclear") if is_unclear else each] if is_own or is_open else []
         elif not each.owner:
-            own += [each] if is_open else []
-        elif is_unclear or (is_open and each.kind in lost and (each.kind, each.position) not in moved):
-            own.append(CallChange("unclear", each.position, wallet))
-    return _with_one_removal(own)
+            own_calls += [each] if is_open else []
+        elif is_unclear or (is_open and each.kind in paying_kinds and (each.kind, each.position) not in own_kinds):
+            own_calls.append(CallChange("unclear", each.position, wallet))
+    return _with_one_removal(own_calls)
 
 
 def _of_others(changes: Sequence[CallChange], own_wallets: Collection[str]) -> set[tuple[str, str]]:
@@ -100,7 +100,7 @@ def _of_others(changes: Sequence[CallChange], own_wallets: Collection[str]) -> s
     An account without own wallets that gets assets is the pool of the position, up to the amount that own wallets paid.
     If such accounts get more than that and others paid, the others paid each other.
     """
-    got, given = defaultdict[tuple[str, str, str], int](int), defaultdict[tuple[str, str, str], int](int)
+    received, paid = defaultdict[tuple[str, str, str], int](int), defaultdict[tuple[str, str, str], int](int)
     paid_by_others: set[tuple[str, str, str]] = set()
     wallets = defaultdict[tuple[str, str], set[str]](set)
     for each in (each for each in changes if each.owner and each.kind in MOVING):
@@ -108,13 +108,13 @@ def _of_others(changes: Sequence[CallChange], own_wallets: Collection[str]) -> s
         for mint, raw in each.moved:
             at = each.kind, each.position, mint
             if each.owner in own_wallets:
-                given[at] += max(-raw, 0)
+                paid[at] += max(-raw, 0)
             elif raw > 0:
-                got[at] += raw
+                received[at] += raw
             else:
                 paid_by_others.add(at)
     several = {at for at, owners in wallets.items() if len(owners) > 1}
-    return several | {at[:2] for at in paid_by_others if got[at] > given[at]}
+    return several | {at[:2] for at in paid_by_others if received[at] > paid[at]}
 
 
 def _with_one_removal(changes: Sequence[CallChange]) -> Sequence[CallChange]:
@@ -131,11 +131,11 @@ def _with_one_removal(changes: Sequence[CallChange]) -> Sequence[CallChange]:
 
 def _sum(a: CallChange, b: CallChange) -> CallChange:
     """Return `b` with the movements and units of both removals; units are None if one of them is not known."""
-    moved = defaultdict[str, int](int)
+    raw_by_mint = defaultdict[str, int](int)
     for mint, raw in (*a.moved, *b.moved):
-        moved[mint] += raw
+        raw_by_mint[mint] += raw
     units = None if a.units is None or b.units is None else a.units + b.units
-    return replace(b, owner=a.owner or b.owner, moved=tuple(moved.items()), units=units, part=None, span=None)
+    return replace(b, owner=a.owner or b.owner, moved=tuple(raw_by_mint.items()), units=units, part=None, span=None)
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class CallMovements:
         wallet: The wallet.
         own_wallets: All wallets of the account.
         asset_of: Returns the key of a token; an empty text is the native coin.
-        worth: Returns an amount of an asset with its value at that time.
+        value_at: Returns an amount of an asset with its value at that time.
         positions: The positions of the account, by key.
         containers: Its shares, its deposits, and its lots.
         redeem: Returns the movements of redeemed shares: bought and sold ones, and those of containers.
@@ -156,7 +156,7 @@ class CallMovements:
         liquidity_is_disposal: As of `Treatment`.
         closing: The positions that this transaction closes: all their liquidity is removed.
         traded: Purchases and sales, which bear the fee of the transaction.
-        settled: The other movements.
+        settlements: The other movements.
         explained: What the calls moved between wallet and positions, by asset; positive if it came.
         problem: The reason why values are not known; empty if they are.
     """
@@ -165,7 +165,7 @@ class CallMovements:
     wallet: str
     own_wallets: Collection[str]
     asset_of: Callable[[str], str]
-    worth: Callable[[str, int], Side]
+    value_at: Callable[[str, int], Side]
     positions: dict[str, Position]
     containers: Containers
     redeem: Redeem
@@ -174,7 +174,7 @@ class CallMovements:
     liquidity_is_disposal: bool
     closing: Collection[str]
     traded: list[Movement] = field(default_factory=list)
-    settled: list[Movement] = field(default_factory=list)
+    settlements: list[Movement] = field(default_factory=list)
     explained: dict[str, int] = field(default_factory=dict)
     problem: str = ""
 
@@ -183,26 +183,26 @@ class CallMovements:
         if change.kind in ("rent", "cost"):
             self._pay_rent(change)
             return
-        moved = [(self.asset_of(mint), raw) for mint, raw in change.moved if mint != change.position]
-        came = [self.worth(asset, raw) for asset, raw in moved if raw > 0]
-        left = [self.worth(asset, -raw) for asset, raw in moved if raw < 0]
-        for asset, raw in moved:
+        movements = [(self.asset_of(mint), raw) for mint, raw in change.moved if mint != change.position]
+        incoming = [self.value_at(asset, raw) for asset, raw in movements if raw > 0]
+        outgoing = [self.value_at(asset, -raw) for asset, raw in movements if raw < 0]
+        for asset, raw in movements:
             self.explained[asset] = self.explained.get(asset, 0) + raw
         key = f"{self.chain}:{change.position}"
         if change.kind in ("add", "remove", "earn", "close", "resize"):
-            self._change(key, change, came, left)
+            self._change(key, change, incoming, outgoing)
         elif change.kind == "share":
-            self._exchange_shares(key, change, came, left)
+            self._exchange_shares(key, change, incoming, outgoing)
         elif change.kind in ("lend", "debt", "swap debt"):
-            self._lend(key, change, came, left)
+            self._lend(key, change, incoming, outgoing)
         elif change.kind == "request":
-            self._request(key, left)
+            self._request(key, outgoing)
         elif change.kind != "open":
-            self._unclear(key, came, left)
+            self._unclear(key, incoming, outgoing)
 
     def leave_unexplained(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> None:
         """Leave what the changes do not explain; without values if one is not clear: others may have paid for it."""
-        leave_unexplained(incoming, outgoing, self.explained, self.worth)
+        leave_unexplained(incoming, outgoing, self.explained, self.value_at)
         for side in (*incoming.values(), *outgoing.values()) if self.problem == NOT_CLEAR else ():
             side.value = None
 
@@ -213,69 +213,69 @@ class CallMovements:
         """
         (mint, raw), account = change.moved[0], change.position
         asset, rents = self.asset_of(mint), self.containers.rents
-        _, held = rents.get((asset, account), ("", 0))
+        _, prepaid = rents.get((asset, account), ("", 0))
         if raw < 0:
             self.explained[asset] = self.explained.get(asset, 0) + raw
-            is_held = change.kind == "rent" and (held > 0 or change.holder in self.own_wallets)
-            self.settled.append(("deposit" if is_held else "fee", self.worth(asset, -raw)))
-            rents |= {(asset, account): (self.wallet, held - raw)} if is_held else {}
-        elif held and (change.owner == self.wallet or change.owner not in self.own_wallets):
+            is_held = change.kind == "rent" and (prepaid > 0 or change.holder in self.own_wallets)
+            self.settlements.append(("deposit" if is_held else "fee", self.value_at(asset, -raw)))
+            rents |= {(asset, account): (self.wallet, prepaid - raw)} if is_held else {}
+        elif prepaid and (change.owner == self.wallet or change.owner not in self.own_wallets):
             del rents[asset, account]
-            self.settled.append(("withdraw", Side(asset, held, None)))
-            came = min(held, raw) if change.owner == self.wallet else 0
-            self.explained[asset] = self.explained.get(asset, 0) + came
+            self.settlements.append(("withdraw", Side(asset, prepaid, None)))
+            refund = min(prepaid, raw) if change.owner == self.wallet else 0
+            self.explained[asset] = self.explained.get(asset, 0) + refund
             if not change.owner:
-                self._without_values((), [Side(asset, held, None)], NO_RECIPIENT)
-            elif held > came:
-                self.settled.append(("fee", self.worth(asset, held - came)))
+                self._without_values((), [Side(asset, prepaid, None)], NO_RECIPIENT)
+            elif prepaid > refund:
+                self.settlements.append(("fee", self.value_at(asset, prepaid - refund)))
 
     def _is_disposal(self, change: CallChange) -> bool:
         return self.deposits_are_disposals or (change.is_pool and self.liquidity_is_disposal)
 
-    def _change(self, key: str, change: CallChange, came: Sequence[Side], left: Sequence[Side]) -> None:
+    def _change(self, key: str, change: CallChange, incoming: Sequence[Side], outgoing: Sequence[Side]) -> None:
         """Apply a change of a position that is an NFT or an account."""
         position = self.positions.get(key)
         if position is None or not position.is_clear:
-            if came or left:
-                self._without_values(came, left, NOT_OPENED if position is None else NOT_CLEAR)
+            if incoming or outgoing:
+                self._without_values(incoming, outgoing, NOT_OPENED if position is None else NOT_CLEAR)
         elif change.kind == "earn":
-            self.settled += [("income", side) for side in came]
+            self.settlements += [("income", side) for side in incoming]
         elif change.kind == "resize":
             position.span = None
-        elif left and not came:
-            self._put(key, position, change, left)
+        elif outgoing and not incoming:
+            self._put(key, position, change, outgoing)
         elif change.kind == "add":
-            self._unclear(key, came, left)
-        elif came or change.kind == "close":
-            self._take(key, position, change, came)
+            self._unclear(key, incoming, outgoing)
+        elif incoming or change.kind == "close":
+            self._take(key, position, change, incoming)
 
-    def _put(self, key: str, position: Position, change: CallChange, left: Sequence[Side]) -> None:
+    def _put(self, key: str, position: Position, change: CallChange, outgoing: Sequence[Side]) -> None:
         position.is_measured = position.is_measured and bool(change.units)
         if self._is_disposal(change):
             position.container.put(change.units or 1, {})
-            self.traded += [("sell", side) for side in left]
-            self.traded.append(("buy", Side(key, change.units or 1, _total(left))))
+            self.traded += [("sell", side) for side in outgoing]
+            self.traded.append(("buy", Side(key, change.units or 1, _total(outgoing))))
         else:
-            position.container.put(change.units or 1, {side.asset: side.quantity for side in left})
-            self.settled += [("deposit", side) for side in left]
+            position.container.put(change.units or 1, {side.asset: side.quantity for side in outgoing})
+            self.settlements += [("deposit", side) for side in outgoing]
 
-    def _take(self, key: str, position: Position, change: CallChange, came: Sequence[Side]) -> None:
+    def _take(self, key: str, position: Position, change: CallChange, incoming: Sequence[Side]) -> None:
         """Take removed liquidity out; a payment for no liquidity is income."""
         if change.units == 0:
-            self.settled += [("income", side) for side in came]
+            self.settlements += [("income", side) for side in incoming]
             return
         units = self._units(key, position, change)
-        if units == 0 and not came:
+        if units == 0 and not incoming:
             return
-        if not units or not came:
-            self._unclear(key, came, ())
+        if not units or not incoming:
+            self._unclear(key, incoming, ())
             return
         contents = position.container.take(units)
         if self._is_disposal(change):
-            self.traded += [("buy", side) for side in came]
-            self.traded.append(("sell", Side(key, units, _total(came))))
+            self.traded += [("buy", side) for side in incoming]
+            self.traded.append(("sell", Side(key, units, _total(incoming))))
         else:
-            self.settled += settle(contents, came, self.trade_value, is_pool=change.is_pool)
+            self.settlements += settle(contents, incoming, self.trade_value, is_pool=change.is_pool)
 
     def _units(self, key: str, position: Position, change: CallChange) -> int | None:
         """Return the units that a change removes; None if they are not known.
@@ -302,81 +302,83 @@ class CallMovements:
         is_known = position.is_measured and change.units is not None and change.units <= container.units
         return change.units if is_known else None
 
-    def _exchange_shares(self, key: str, change: CallChange, came: Sequence[Side], left: Sequence[Side]) -> None:
+    def _exchange_shares(
+        self, key: str, change: CallChange, incoming: Sequence[Side], outgoing: Sequence[Side]
+    ) -> None:
         """Put assets in for shares, or redeem shares for assets."""
         raw = dict(change.moved).get(change.position, 0)
         self.explained[key] = self.explained.get(key, 0) + raw
         container = self.containers.by_share.get(key) if raw < 0 and change.is_pool else None
         inside = {asset for asset, quantity in container.inside.items() if quantity} if container else set()
-        is_partly_paid = bool(inside - {side.asset for side in came})  # others got the rest
-        if not raw or not (left if raw > 0 else came) or (came if raw > 0 else left) or is_partly_paid:
-            self._without_values(came, left, NOT_CLEAR)
-            self.settled += [("received", Side(key, raw, None))] if raw > 0 else []
+        is_partly_paid = bool(inside - {side.asset for side in incoming})  # others got the rest
+        if not raw or not (outgoing if raw > 0 else incoming) or (incoming if raw > 0 else outgoing) or is_partly_paid:
+            self._without_values(incoming, outgoing, NOT_CLEAR)
+            self.settlements += [("received", Side(key, raw, None))] if raw > 0 else []
             if raw < 0:
                 contents, bought, _ = self.containers.redeem({key: -raw})
                 self._lose({**contents, **bought}, deposited=contents)
         elif self._is_disposal(change):
-            share = Side(key, abs(raw), _total(came or left))
-            self.traded += [("sell", side) for side in left] + [("buy", side) for side in came]
+            share = Side(key, abs(raw), _total(incoming or outgoing))
+            self.traded += [("sell", side) for side in outgoing] + [("buy", side) for side in incoming]
             self.traded.append(("buy" if raw > 0 else "sell", share))
         elif raw > 0:
-            self.containers.put({key: raw}, {side.asset: side.quantity for side in left})
-            self.settled += [("deposit", side) for side in left]
+            self.containers.put({key: raw}, {side.asset: side.quantity for side in outgoing})
+            self.settlements += [("deposit", side) for side in outgoing]
         else:
-            outside, settled = self.redeem([("withdraw", side) for side in came], {key: -raw}, change.is_pool)
+            outside, settlements = self.redeem([("withdraw", side) for side in incoming], {key: -raw}, change.is_pool)
             self.traded += [each for each in outside if each[0] in ("buy", "sell")]
-            self.settled += settled
+            self.settlements += settlements
             for side in (side for kind, side in outside if kind not in ("buy", "sell")):  # shares of no known origin
                 self._without_values([side], (), NOT_OPENED)
 
-    def _lend(self, key: str, change: CallChange, came: Sequence[Side], left: Sequence[Side]) -> None:
+    def _lend(self, key: str, change: CallChange, incoming: Sequence[Side], outgoing: Sequence[Side]) -> None:
         """Deposit and withdraw, the deposit first; or borrow and repay."""
         position = self.positions.get(key)
         if position is None or not position.is_clear:
-            self._without_values(came, left, NOT_OPENED if position is None else NOT_CLEAR)
+            self._without_values(incoming, outgoing, NOT_OPENED if position is None else NOT_CLEAR)
             return
         if change.kind == "debt":
-            self.settled += [("borrow", side) for side in came] + [("repay", side) for side in left]
+            self.settlements += [("borrow", side) for side in incoming] + [("repay", side) for side in outgoing]
             return
-        for side in left:
+        for side in outgoing:
             if change.kind == "swap debt":
-                self.settled.append(("repay", side))
+                self.settlements.append(("repay", side))
             elif self.deposits_are_disposals:
-                self.settled.append(("sent", side))
+                self.settlements.append(("sent", side))
             else:
                 self.containers.stake(change.position, side.asset, side.quantity)
-                self.settled.append(("deposit", side))
-        for side in came:
+                self.settlements.append(("deposit", side))
+        for side in incoming:
             self._return_deposit(change.position, side)
 
     def _return_deposit(self, account: str, side: Side) -> None:
         """Take a payment out of an account without shares: its deposit first, then interest."""
         if self.deposits_are_disposals:
-            self.settled.append(("received", side))
+            self.settlements.append(("received", side))
             return
         is_known = side.asset in self.containers.farms.get(account, {})
         returned = self.containers.unstake([account], side.asset, side.quantity)
         if returned:
-            self.settled.append(("withdraw", side.part(returned)))
+            self.settlements.append(("withdraw", side.part(returned)))
         if returned < side.quantity and is_known:
-            self.settled.append(("income", side.without(returned) if returned else side))
+            self.settlements.append(("income", side.without(returned) if returned else side))
         elif returned < side.quantity:
             self._without_values([side], (), NOT_OPENED)
 
-    def _request(self, key: str, left: Sequence[Side]) -> None:
+    def _request(self, key: str, outgoing: Sequence[Side]) -> None:
         """Put what shares stand for into a position that pays later; bought shares go in themselves."""
-        shares = {side.asset: side.quantity for side in left}
+        shares = {side.asset: side.quantity for side in outgoing}
         contents, bought, _ = self.containers.redeem(shares)
         position = self.positions[key] = Position()
         position.container.put(1, contents)
         position.container.put(0, bought)
         for asset, raw in bought.items():
             self.containers.lots[asset] -= raw
-        self.settled += [("deposit", Side(asset, raw, None)) for asset, raw in bought.items()]
+        self.settlements += [("deposit", Side(asset, raw, None)) for asset, raw in bought.items()]
         if not contents and not bought:
             position.is_clear = False
 
-    def _unclear(self, key: str, came: Sequence[Side], left: Sequence[Side]) -> None:
+    def _unclear(self, key: str, incoming: Sequence[Side], outgoing: Sequence[Side]) -> None:
         """Count what a call of no known meaning moved, and what was in its position, without values."""
         position = self.positions.get(key)
         contents = {} if position is None else position.close()
@@ -386,16 +388,18 @@ class CallMovements:
                 contents[asset] = contents.get(asset, 0) + raw
         sold = {key: raw} if (raw := self.containers.lots.get(key, 0)) else {}
         self._lose({**contents, **sold}, deposited=contents)
-        self._without_values(came, left, NOT_CLEAR)
+        self._without_values(incoming, outgoing, NOT_CLEAR)
 
     def _lose(self, assets: Mapping[str, int], deposited: Collection[str]) -> None:
         """Sell assets for an unknown value; those that were deposited come out before."""
-        self.settled += [("withdraw", Side(asset, raw, None)) for asset, raw in assets.items() if asset in deposited]
-        self.settled += [("sell", Side(asset, raw, None)) for asset, raw in assets.items()]
+        self.settlements += [
+            ("withdraw", Side(asset, raw, None)) for asset, raw in assets.items() if asset in deposited
+        ]
+        self.settlements += [("sell", Side(asset, raw, None)) for asset, raw in assets.items()]
 
-    def _without_values(self, came: Sequence[Side], left: Sequence[Side], problem: str) -> None:
-        self.settled += [("received", Side(side.asset, side.quantity, None)) for side in came]
-        self.settled += [("sell", Side(side.asset, side.quantity, None)) for side in left]
+    def _without_values(self, incoming: Sequence[Side], outgoing: Sequence[Side], problem: str) -> None:
+        self.settlements += [("received", Side(side.asset, side.quantity, None)) for side in incoming]
+        self.settlements += [("sell", Side(side.asset, side.quantity, None)) for side in outgoing]
         self.problem = problem
 
 

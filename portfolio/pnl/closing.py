@@ -189,7 +189,7 @@ def shown_pools(portfolios: Iterable[Portfolio], aliases: Mapping[str, str], poo
 
     A lender may hold the same tokens, and exchanges none of them. In farms, only several tokens show a staked pool.
     """
-    shown = {
+    shown_tokens = {
         frozenset(aliases.get(asset.chain_contract, asset.chain_contract) for asset in assets)
         for document in portfolios
         for protocol in document.asset_by_protocols.values()
@@ -198,7 +198,7 @@ def shown_pools(portfolios: Iterable[Portfolio], aliases: Mapping[str, str], poo
         for nested in positions.protocol_positions
         if (assets := (*nested.assets, *nested.supply_assets)) and len(assets) >= MIN_TOKENS.get(kind, len(assets) + 1)
     }
-    return tuple(pool for pool in pools if any(pool.values()) and any(tokens <= pool.keys() for tokens in shown))
+    return tuple(pool for pool in pools if any(pool.values()) and any(tokens <= pool.keys() for tokens in shown_tokens))
 
 
 def spam_assets(portfolios: Iterable[Portfolio]) -> set[str]:
@@ -253,16 +253,16 @@ def _is_exchanged(closing: ClosingCheck, checked: Mapping[Key, ClosingCheck], po
     if not missing or missing > sum(pool[closing.asset] for pool in of_asset):
         return False
     keys = {(token, closing.wallet) for token in _connected(closing.asset, pools)} & checked.keys()
-    others = [checked[key].deposited - checked[key].held.in_protocols for key in keys]
-    return any((other < 0) is (missing > 0) for other in others if abs(other) > ROUNDING)
+    differences = [checked[key].deposited - checked[key].held.in_protocols for key in keys]
+    return any((other < 0) is (missing > 0) for other in differences if abs(other) > ROUNDING)
 
 
 def _connected(asset: str, pools: Sequence[Pool]) -> set[str]:
     """Return the tokens of the pools that an asset can reach from pool to pool, with the asset."""
-    tokens, rest = {asset}, list(pools)
-    while reached := [pool for pool in rest if not tokens.isdisjoint(pool)]:
+    tokens, remaining = {asset}, list(pools)
+    while reached := [pool for pool in remaining if not tokens.isdisjoint(pool)]:
         tokens.update(*reached)
-        rest = [pool for pool in rest if pool not in reached]
+        remaining = [pool for pool in remaining if pool not in reached]
     return tokens
 
 

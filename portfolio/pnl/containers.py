@@ -147,9 +147,9 @@ class Containers:
         contents, bought, part = dict[str, int](), dict[str, int](), Fraction(0)
         for asset, quantity in shares.items():
             container = self.by_share.get(asset, Container())
-            rest = max(quantity - container.units, 0)
+            surplus = max(quantity - container.units, 0)
             _add(contents, container.take(quantity))
-            if sold := min(rest, self.lots.get(asset, 0)):
+            if sold := min(surplus, self.lots.get(asset, 0)):
                 bought[asset] = sold
                 part = max(part, Fraction(sold, quantity))
         return Redemption(contents, bought, part)
@@ -168,13 +168,13 @@ class Containers:
         if container is None or not units or not container.inside:
             return side, []
         contents = divided(side.part(units).value, container.take(units))
-        rest = side.quantity - units
-        return (side.without(units) if rest else None), contents
+        surplus = side.quantity - units
+        return (side.without(units) if surplus else None), contents
 
 
 def settle(
     contents: Mapping[str, int],
-    paid: Sequence[Side],
+    payments: Sequence[Side],
     trade_value: str,
     hidden: str = "",
     *,
@@ -190,12 +190,12 @@ def settle(
 
     Args:
         contents: What went in, by asset.
-        paid: What the position pays.
+        payments: What the position pays.
         trade_value: The rule of `equalise` for the value of the trade.
         hidden: An asset whose payments by contracts may not be indexed: if none of it came, no value is known.
         is_pool: The position is known to exchange its assets.
     """
-    by_asset = {side.asset: side for side in paid}
+    by_asset = {side.asset: side for side in payments}
     back: list[tuple[Kind, Side]] = []
     lost = list[Side]()
     for asset, raw in contents.items():
@@ -204,7 +204,7 @@ def settle(
         back.append(("withdraw", Side(asset, raw, value)))
         if (missing := raw - (side.quantity if side else 0)) > 0:
             lost.append(side.part(missing) if side else Side(asset, missing, None))
-    more = [side.part(beyond) for side in paid if (beyond := side.quantity - contents.get(side.asset, 0)) > 0]
+    more = [side.part(beyond) for side in payments if (beyond := side.quantity - contents.get(side.asset, 0)) > 0]
     is_hidden = any(side.asset == hidden for side in lost) and hidden not in by_asset
     is_pool = is_pool or len(contents) > 1 or not any(asset in by_asset for asset in contents)
     if lost and more and is_pool:

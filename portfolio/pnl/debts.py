@@ -42,11 +42,11 @@ def open_debts(entries: Iterable[Entry]) -> dict[str, Debt]:
             sum_value = None if value is None or entry.value is None else value + entry.value
             debts[entry.asset] = Debt(quantity + entry.quantity, sum_value, borrowed + entry.quantity)
             continue
-        rest = quantity - min(entry.quantity, quantity)
-        if not rest:
+        remaining = quantity - min(entry.quantity, quantity)
+        if not remaining:
             debts[entry.asset] = Debt(borrowed=0 if entry.quantity > quantity else borrowed)
         else:
-            debts[entry.asset] = Debt(rest, None if value is None else share(value, rest, quantity), borrowed)
+            debts[entry.asset] = Debt(remaining, None if value is None else share(value, remaining, quantity), borrowed)
     return {asset: debt for asset, debt in debts.items() if debt.borrowed}
 
 

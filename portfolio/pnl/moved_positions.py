@@ -23,7 +23,7 @@ class MovedPositions:
         lent: Positions that went away and came back, both without a payment, with the orders of both records; or that
             went away and paid the wallet later. Also other assets that a contract took and returned, with the order of
             the record that took them.
-        given: Assets that left, each with the address that took it, and the order from which on what it pays of the
+        takers: Assets that left, each with the address that took it, and the order from which on what it pays of the
             asset is no reward: that of the first record that paid it; 0 if one of no known type did, which may have
             repaid a loan.
         bought: Positions that others created, with the order of the record that brought them, and their liquidity
@@ -31,7 +31,7 @@ class MovedPositions:
     """
 
     lent: set[tuple[str, int]] = field(default_factory=set)
-    given: dict[tuple[str, str], int] = field(default_factory=dict)
+    takers: dict[tuple[str, str], int] = field(default_factory=dict)
     bought: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def kind_of(self, kind: Kind, asset: str, order: int) -> Kind:
@@ -43,16 +43,16 @@ def moved_positions(
     records: Sequence[TransactionRecord], changes: Changes, own_wallets: Collection[str], treatment: Treatment
 ) -> MovedPositions:
     """Return which assets were lent and which positions bought, by all records, the oldest first."""
-    moved = _positions(records, changes, own_wallets, treatment)
-    moved.lent.update(returned_assets(records, own_wallets, treatment))
+    result = _positions(records, changes, own_wallets, treatment)
+    result.lent.update(returned_assets(records, own_wallets, treatment))
     for order, record in enumerate(records):
         first = 0 if record.type in PAYMENTS else order
         for row in record.assets_out if record.type != "SPAM" else ():
             is_certain = record.sender in own_wallets or treatment.is_trusted(row.chain_contract)
             if is_certain and row.raw:
                 key = treatment.key_of(row), row.recipient
-                moved.given[key] = min(first, moved.given.get(key, first))
-    return moved
+                result.takers[key] = min(first, result.takers.get(key, first))
+    return result
 
 
 def _positions(
@@ -65,28 +65,28 @@ def _positions(
 
     A bought position has the liquidity that was removed from it before it was burnt.
     """
-    moved, unread = MovedPositions(), dict(changes)  # each transaction once, if several wallets took part
+    result, unread = MovedPositions(), dict(changes)  # each transaction once, if several wallets took part
     burn_addresses = treatment.burn_addresses
-    known = {change.key(chain) for (chain, _), each in changes.items() for change in each or ()}
+    position_keys = {change.key(chain) for (chain, _), each in changes.items() for change in each or ()}
     borrowers: dict[str, tuple[str, int]] = {}
     arrivals: dict[str, int] = {}
     removed: dict[str, int] = {}
-    for order, record in enumerate(records if known else ()):
+    for order, record in enumerate(records if position_keys else ()):
         for row in record.assets_in:
             key = row.key
-            if key not in known or row.sender in own_wallets or row.sender in burn_addresses:
+            if key not in position_keys or row.sender in own_wallets or row.sender in burn_addresses:
                 continue
             borrower, lent = borrowers.pop(key, ("", 0))
             if borrower == row.sender and not record.assets_out:
-                moved.lent.update(((key, lent), (key, order)))
+                result.lent.update(((key, lent), (key, order)))
                 continue
             arrivals[key], removed[key] = order, 0
-            moved.bought[key, order] = 0
+            result.bought[key, order] = 0
         of_record = unread.pop(record.key, ()) or ()
         for change in of_record:
             key = change.key(record.chain)
             removed[key] = removed.get(key, 0) - change.units
-        moved.lent.update(_paid(record, of_record, borrowers, own_wallets, treatment.aliases))
+        result.lent.update(_paying_positions(record, of_record, borrowers, own_wallets, treatment.aliases))
         for row in record.assets_out:
             key = row.key
             if not row.is_collectible or row.recipient in own_wallets:
@@ -94,11 +94,11 @@ def _positions(
             if not record.assets_in:
                 borrowers[key] = row.recipient, order
             if row.recipient in burn_addresses and key in arrivals:
-                moved.bought[key, arrivals[key]] = max(removed[key], 0)
-    return moved
+                result.bought[key, arrivals[key]] = max(removed[key], 0)
+    return result
 
 
-def _paid(
+def _paying_positions(
     record: TransactionRecord,
     changes: Sequence[PositionChange],
     borrowers: Mapping[str, tuple[str, int]],
@@ -113,11 +113,11 @@ def _paid(
     contract, or in a call of a contract wallet: a buyer can let a position pay its seller, too.
     """
     is_by_wallet = record.recipient == record.wallet
-    paid = {aliases.get(row.key, row.key) for row in record.assets_in}
+    received_keys = {aliases.get(row.key, row.key) for row in record.assets_in}
     for change in changes:
         borrower, order = borrowers.get(change.key(record.chain), ("", 0))
         is_own_call = record.sender in own_wallets and record.recipient == borrower
         tokens = (f"{record.chain}:{token}" for token in change.tokens)
-        is_payment = not change.units and not paid.isdisjoint(aliases.get(token, token) for token in tokens)
+        is_payment = not change.units and not received_keys.isdisjoint(aliases.get(token, token) for token in tokens)
         if borrower and is_payment and (is_own_call or is_by_wallet):
             yield change.key(record.chain), order

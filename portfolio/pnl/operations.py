@@ -38,23 +38,23 @@ def without_gas(
     changes: Mapping[tuple[str, str], Sequence[VaultChange] | None],
 ) -> dict[tuple[str, str], Sequence[VaultChange] | None]:
     """Return the changes of vaults alone, by chain and transaction; transactions without any are left out."""
-    others = {
+    of_vaults = {
         key: None if each is None else [change for change in each if change.kind != GAS]
         for key, each in changes.items()
     }
-    return {key: each for key, each in others.items() if each or not changes[key]}
+    return {key: each for key, each in of_vaults.items() if each or not changes[key]}
 
 
 def _with_fee(record: TransactionRecord, changes: Sequence[VaultChange]) -> TransactionRecord:
-    own = [change for change in changes if change.kind == GAS and change.vault == record.wallet]
-    cost = -sum(change.raw for change in own)
+    own_changes = [change for change in changes if change.kind == GAS and change.vault == record.wallet]
+    cost = -sum(change.raw for change in own_changes)
     fee = record.fee
-    if not own or record.sender == record.wallet:
+    if not own_changes or record.sender == record.wallet:
         return record
     raw, value = None if fee.decimals is None else cost, None
     if fee.raw and fee.value is not None:
         value = decimal(int(Fraction(money(fee.value) * cost, fee.raw)))
-    fee = msgspec.structs.replace(fee, raw=raw, value=value, sender=record.sender, recipient=own[0].contract)
+    fee = msgspec.structs.replace(fee, raw=raw, value=value, sender=record.sender, recipient=own_changes[0].contract)
     return msgspec.structs.replace(record, sender=record.wallet, fee=fee)
 
 
@@ -65,18 +65,18 @@ def gas_movements(rows: RecordRows, containers: Containers) -> list[tuple[Kind, 
     """
     record = rows.record
     fee = record.fee
-    paid: list[tuple[Kind, MovedAsset]] = [("deposit", row) for row in record.assets_out]
-    paid += [("withdraw", fee)] if record.sender == record.wallet else []
+    payments: list[tuple[Kind, MovedAsset]] = [("deposit", row) for row in record.assets_out]
+    payments += [("withdraw", fee)] if record.sender == record.wallet else []
     movements = list[tuple[Kind, Side]]()
-    for kind, row in paid:
+    for kind, row in payments:
         quantity = rows.quantity(row) if rows.is_gas(row) else None
         if not quantity:
             continue
-        asset, moved = rows.asset_of(row), quantity
+        asset, settled_quantity = rows.asset_of(row), quantity
         if kind == "deposit":
             containers.stake(row.recipient, asset, quantity)
-        elif (moved := containers.unstake([row.recipient], asset, quantity)) < quantity:
+        elif (settled_quantity := containers.unstake([row.recipient], asset, quantity)) < quantity:
             rows.result.issues.append(IssueDocument("pnl", record.hash, NO_PREPAID_GAS))
-        if moved:
-            movements.append((kind, Side(asset, quantity, money_of(row)).part(moved)))
+        if settled_quantity:
+            movements.append((kind, Side(asset, quantity, money_of(row)).part(settled_quantity)))
     return movements

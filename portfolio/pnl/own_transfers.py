@@ -47,8 +47,8 @@ class _Leg:
 
     def fits(self, arrival: _Leg) -> bool:
         """Return True if this departure may be what arrived."""
-        left, came = self.entry.quantity, arrival.entry.quantity
-        if not left * (FEE_PARTS - 1) <= came * FEE_PARTS <= left * FEE_PARTS:
+        departed, arrived = self.entry.quantity, arrival.entry.quantity
+        if not departed * (FEE_PARTS - 1) <= arrived * FEE_PARTS <= departed * FEE_PARTS:
             return False
         if not 0 <= arrival.entry.time_us - self.entry.time_us <= WINDOW_US:
             return False
@@ -90,7 +90,7 @@ def match_transfers(
         transfers += left_over
         for departure, arrival in pairs:
             transfers.append(OwnTransfer(departure.entry, arrival.entry))
-            replaced[departure.index], replaced[arrival.index] = _moved(departure.entry, arrival.entry)
+            replaced[departure.index], replaced[arrival.index] = _movement_entries(departure.entry, arrival.entry)
     result = [part for i, entry in enumerate(entries) for part in replaced.get(i, (entry,))]
     return result, sorted(transfers, key=_order)
 
@@ -223,7 +223,7 @@ def _only_pairs(component: Sequence[_Leg], graph: Mapping[int, Sequence[_Leg]]) 
     """
     by_index = {leg.index: leg for leg in component}
     partners = {leg.index: {other.index for other in graph[leg.index]} for leg in component}
-    single = [index for index, others in partners.items() if len(others) == 1]
+    single = [index for index, partner_indexes in partners.items() if len(partner_indexes) == 1]
     pairs: list[tuple[_Leg, _Leg]] = []
     while single:
         index = single.pop()
@@ -241,13 +241,13 @@ def _only_pairs(component: Sequence[_Leg], graph: Mapping[int, Sequence[_Leg]]) 
     return [] if partners else pairs
 
 
-def _moved(departure: Entry, arrival: Entry) -> tuple[list[Entry], list[Entry]]:
+def _movement_entries(departure: Entry, arrival: Entry) -> tuple[list[Entry], list[Entry]]:
     """Return the entries of a departure and of its arrival: what did not arrive is a fee."""
     key = f"{departure.transaction} {departure.asset} {departure.wallet}"
     fee = departure.quantity - arrival.quantity
-    left = [departure._replace(kind="depart", quantity=arrival.quantity, value=None, fee=0, to=key, reason="")]
+    departures = [departure._replace(kind="depart", quantity=arrival.quantity, value=None, fee=0, to=key, reason="")]
     if fee:
         value = None if departure.value is None else share(departure.value, fee, departure.quantity)
-        left.append(departure._replace(kind="fee", quantity=fee, value=value, fee=0))
+        departures.append(departure._replace(kind="fee", quantity=fee, value=value, fee=0))
     order = arrival.order if arrival.time_us > departure.time_us else max(arrival.order, departure.order + 1)
-    return left, [arrival._replace(kind="arrive", value=None, fee=0, to=key, order=order, reason="")]
+    return departures, [arrival._replace(kind="arrive", value=None, fee=0, to=key, order=order, reason="")]

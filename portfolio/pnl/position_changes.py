@@ -112,24 +112,24 @@ class PositionMovements:
 
     Attributes:
         asset_of: Returns the key of a token.
-        worth: Returns an amount of an asset with its value at that time.
+        value_at: Returns an amount of an asset with its value at that time.
         trade_value: The rule of `equalise`.
         is_disposal: Liquidity is sold for its units, not kept in a container.
-        came: What came to the wallet, by asset. No event can claim more: anybody can deploy a contract that logs one.
-        left: What left the wallet, by asset.
+        gross_in: What came to the wallet, by asset. No event can claim more: any contract can log one.
+        gross_out: What left the wallet, by asset.
         traded: Purchases and sales, which bear the fee of the transaction.
-        settled: The other movements.
+        settlements: The other movements.
         explained: What the changes moved between wallet and positions, by asset; positive if it came.
     """
 
     asset_of: Callable[[str], str]
-    worth: Callable[[str, int], Side]
+    value_at: Callable[[str, int], Side]
     trade_value: str
     is_disposal: bool
-    came: dict[str, int]
-    left: dict[str, int]
+    gross_in: dict[str, int]
+    gross_out: dict[str, int]
     traded: list[Movement] = field(default_factory=list)
-    settled: list[Movement] = field(default_factory=list)
+    settlements: list[Movement] = field(default_factory=list)
     explained: dict[str, int] = field(default_factory=dict)
     problem: str = ""
 
@@ -148,7 +148,7 @@ class PositionMovements:
         if position.is_measured:
             self.traded.append(("sell", Side(key, position.sold, _total(principal))))
         else:
-            self.settled.append(("sell", Side(key, position.sold, None)))
+            self.settlements.append(("sell", Side(key, position.sold, None)))
             self.problem = UNMEASURED
         position.sold = 0
 
@@ -169,28 +169,32 @@ class PositionMovements:
             for asset, raw in positions[key].release(removed).items():
                 contents[asset] = contents.get(asset, 0) + raw
         put = next((key for key, each in units.items() if each > 0), "")
-        paid, added = list(net.incoming.values()), list(net.outgoing.values()) if put else []
+        payments, added = list(net.incoming.values()), list(net.outgoing.values()) if put else []
         if put:
             assets = {side.asset: side.quantity for side in added}
             positions[put].container.put(units[put], {} if self._is_traded(positions[put]) else assets)
             net.outgoing.clear()
         net.incoming.clear()
-        first = len(self.traded), len(self.settled)
+        first = len(self.traded), len(self.settlements)
         if any(self._is_traded(positions[key]) for key in units):
-            self._trade_net(units, positions, added, paid)
+            self._trade_net(units, positions, added, payments)
         else:
-            self.settled += [("deposit", side) for side in added]
+            self.settlements += [("deposit", side) for side in added]
             if any(each < 0 for each in units.values()):
-                self.settled += settle(contents, paid, self.trade_value, native, is_pool=True)
+                self.settlements += settle(contents, payments, self.trade_value, native, is_pool=True)
             else:
-                self.settled += [("income", side) for side in paid]
+                self.settlements += [("income", side) for side in payments]
         if len(units) > 1:
-            for _, side in (*self.traded[first[0] :], *self.settled[first[1] :]):
+            for _, side in (*self.traded[first[0] :], *self.settlements[first[1] :]):
                 side.value = None
             self.problem = SEVERAL_CHANGES
 
     def _trade_net(
-        self, units: Mapping[str, int], positions: Mapping[str, Position], added: Sequence[Side], paid: Sequence[Side]
+        self,
+        units: Mapping[str, int],
+        positions: Mapping[str, Position],
+        added: Sequence[Side],
+        payments: Sequence[Side],
     ) -> None:
         """Sell what was added for liquidity, and removed liquidity for what was paid."""
         for key, each in units.items():
@@ -198,9 +202,9 @@ class PositionMovements:
                 self.traded += [("sell", side) for side in added]
                 self.traded.append(("buy", Side(key, each, _total(added))))
             elif each < 0:
-                self._sell(key, positions[key], paid)
+                self._sell(key, positions[key], payments)
         if not any(each < 0 for each in units.values()):
-            self.settled += [("income", side) for side in paid]
+            self.settlements += [("income", side) for side in payments]
 
     def add(self, key: str, position: Position, change: PositionChange) -> None:
         """Apply one change of a position, whose asset key is `key`."""
@@ -217,19 +221,20 @@ class PositionMovements:
     def _put(self, key: str, position: Position, change: PositionChange) -> None:
         """Add liquidity with the assets that went in: a deposit, or a sale of them for liquidity."""
         amounts = {
-            token: min(raw, self.left.get(token, 0)) for token, raw in zip(position.tokens, change.raws, strict=True)
+            token: min(raw, self.gross_out.get(token, 0))
+            for token, raw in zip(position.tokens, change.raws, strict=True)
         }
         assets = {token: raw for token, raw in amounts.items() if raw}
         position.container.put(change.units, {} if position.is_bought else assets)
-        sides = [self.worth(asset, raw) for asset, raw in assets.items()]
+        sides = [self.value_at(asset, raw) for asset, raw in assets.items()]
         for side in sides:
-            self.left[side.asset] -= side.quantity
+            self.gross_out[side.asset] -= side.quantity
             self._explain(side.asset, -side.quantity)
         if self._is_traded(position):
             self.traded += [("sell", side) for side in sides]
             self.traded.append(("buy", Side(key, change.units, _total(sides))))
         else:
-            self.settled += [("deposit", side) for side in sides]
+            self.settlements += [("deposit", side) for side in sides]
 
     def _release(self, position: Position, change: PositionChange) -> None:
         contents = position.release(-change.units)
@@ -241,22 +246,22 @@ class PositionMovements:
         """Settle a payment: principal that was released first, then fees."""
         contents, principal, fees = dict[str, int](), list[Side](), list[Side]()
         for token, claim, logged in zip(position.tokens, position.claims, raws, strict=True):
-            raw = min(logged, self.came.get(token, 0))
+            raw = min(logged, self.gross_in.get(token, 0))
             part = min(raw, claim.raw)
             went_in = claim.went_in * part // claim.raw if claim.raw else claim.went_in if logged == raw else 0
             claim.raw -= part
             claim.went_in -= went_in
             if raw:
-                self.came[token] -= raw
+                self.gross_in[token] -= raw
                 self._explain(token, raw)
             contents |= {token: went_in} if went_in else {}
-            principal += [self.worth(token, part)] if part else []
-            fees += [self.worth(token, raw - part)] if raw > part else []
+            principal += [self.value_at(token, part)] if part else []
+            fees += [self.value_at(token, raw - part)] if raw > part else []
         if self._is_traded(position):
             self._sell(key, position, principal)
         else:
-            self.settled += settle(contents, principal, self.trade_value, is_pool=True)
-        self.settled += [("income", side) for side in fees]
+            self.settlements += settle(contents, principal, self.trade_value, is_pool=True)
+        self.settlements += [("income", side) for side in fees]
 
     def _explain(self, asset: str, raw: int) -> None:
         self.explained[asset] = self.explained.get(asset, 0) + raw

@@ -145,9 +145,10 @@ class RecordRows:
             loans: Contracts that lent an asset when they were called, each with the asset.
         """
         rows = self.external(direction) if len(sides) > 1 and loans else []
-        others = {(self.asset_of(row), row.sender if direction == "in" else row.recipient) for row in rows}
-        moved = {asset for asset, address in others if address not in self.treatment.burn_addresses}
-        return {side.asset for side in sides if rows and side.asset not in moved and (self.called, side.asset) in loans}
+        counterparties = {(self.asset_of(row), row.sender if direction == "in" else row.recipient) for row in rows}
+        transferred = {asset for asset, address in counterparties if address not in self.treatment.burn_addresses}
+        lent = {asset for contract, asset in loans if contract == self.called}
+        return {side.asset for side in sides if rows and side.asset not in transferred} & lent
 
     def without_debt(self, external: Sequence[MovedAsset], sides: dict[str, Side]) -> dict[str, Side]:
         """Return the net movements without tokens that were minted or burnt, unless that leaves none.
@@ -186,8 +187,8 @@ class RecordRows:
 
     def asset_of(self, asset: MovedAsset) -> str:
         """Return the key of an asset, with the number of a collectible, and store how it is shown."""
-        if (known := self._keys.get(id(asset))) is not None:
-            return known
+        if (cached_key := self._keys.get(id(asset))) is not None:
+            return cached_key
         key = self._keys[id(asset)] = self.treatment.key_of(asset)
         block, first_blocks, last_blocks = self.record.height, self.result.first_blocks, self.result.last_blocks
         first_blocks[key] = min(block, first_blocks.get(key, block))

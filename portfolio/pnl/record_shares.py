@@ -21,14 +21,14 @@ class RecordShares:
         containers: What the account deposited before.
         borrowers: Contracts that gave back a position in this record, which they had for nothing.
         order: The place of the record among all records.
-        given: Assets that left, as in `MovedPositions`.
+        takers: Assets that left, as in `MovedPositions`.
     """
 
     rows: RecordRows
     containers: Containers
     borrowers: Collection[str]
     order: int
-    given: Mapping[tuple[str, str], int]
+    takers: Mapping[tuple[str, str], int]
 
     @property
     def is_disposal(self) -> bool:
@@ -38,7 +38,7 @@ class RecordShares:
             treatment.liquidity_is_disposal and self.rows.record.type in ("ADDLIQUIDITY", "REMOVELIQUIDITY")
         )
 
-    def moved(self, direction: str) -> dict[str, int]:
+    def quantities(self, direction: str) -> dict[str, int]:
         """Return the shares that a deposit brought ("in"), or that a withdrawal gave back ("out"), by asset."""
         shares: dict[str, int] = {}
         for row in self.rows.external(direction):
@@ -164,7 +164,7 @@ class RecordShares:
         they did not take this asset before, or later in a call of no known type, which would repay a loan.
         """
         senders, containers = self.rows.senders(asset), self.containers
-        if any(self.given.get((asset, each), self.order) < self.order for each in senders):
+        if any(self.takers.get((asset, each), self.order) < self.order for each in senders):
             return False
         keys = {f"{self.rows.record.chain}:{each}" for each in senders} & containers.stakes
         shares = [containers.by_share[each] for each in keys]

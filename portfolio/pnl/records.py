@@ -57,7 +57,7 @@ def entries_of(
     positions: dict[str, Position] = {}
     unread, calls = split_changes(changes or {})
     distinct = list({(*record.key, record.wallet): record for record in records}.values())
-    moved = moved_positions(distinct, unread, own_wallets, treatment)
+    lent_or_bought = moved_positions(distinct, unread, own_wallets, treatment)
     for order, record in enumerate(distinct):
         chain, is_sender = record.chain, record.sender in own_wallets
         of_record = unread.get((chain, record.hash), ())
@@ -69,8 +69,8 @@ def entries_of(
         if any(each.kind not in ("rent", "cost") for each in of_calls):
             record = msgspec.structs.replace(record, type="INTERACTION")  # the calls say what it was
         rows = RecordRows(record, own_wallets, treatment, result)
-        borrowers = {row.sender for row in record.assets_in if (row.key, order) in moved.lent}
-        shares = RecordShares(rows, containers, borrowers, order, moved.given)
+        borrowers = {row.sender for row in record.assets_in if (row.key, order) in lent_or_bought.lent}
+        shares = RecordShares(rows, containers, borrowers, order, lent_or_bought.takers)
         _Record(
             record,
             rows,
@@ -82,7 +82,7 @@ def entries_of(
             shares,
             positions,
             of_record or (),
-            moved,
+            lent_or_bought,
             of_calls,
         ).add()
         if of_record is None:
@@ -110,7 +110,7 @@ class _Record:
     shares: RecordShares
     positions: dict[str, Position]
     changes: Sequence[PositionChange]
-    moved: MovedPositions
+    lent_or_bought: MovedPositions
     calls: Sequence[CallChange]
 
     def add(self) -> None:
@@ -133,29 +133,29 @@ class _Record:
         in_positions = self._position_movements(incoming, outgoing)
         in_calls = self._call_movements(incoming, outgoing)
         kinds = self._kinds(list(incoming.values()), list(outgoing.values()))
-        received_shares, returned_shares = (self.shares.moved(direction) for direction in ("in", "out"))
+        received_shares, returned_shares = (self.shares.quantities(direction) for direction in ("in", "out"))
         if (requests := requested(self.rows, self.containers, self.treatment.burn_addresses)) is not None:
-            kinds, settled = [], requests
+            kinds, settlements = [], requests
         elif returned_shares and not incoming and not outgoing:
-            kinds, settled = [], wait(self.rows, returned_shares, self.containers)
+            kinds, settlements = [], wait(self.rows, returned_shares, self.containers)
         elif returned_shares:
-            kinds, settled = self._redeemed(kinds, returned_shares)
+            kinds, settlements = self._redeemed(kinds, returned_shares)
         else:
-            kinds, paid = claimed(
+            kinds, payments = claimed(
                 kinds, self.containers, self.shares.waiting_contract, self.treatment.trade_value, untrusted
             )
-            kinds, settled = self._opened(self._unstaked(kinds))
-            settled = [*settled, *paid]
+            kinds, settlements = self._opened(self._unstaked(kinds))
+            settlements = [*settlements, *payments]
         kinds = [*kinds, *in_positions.traded, *in_calls.traded]
-        settled = [*settled, *in_positions.settled]
+        settlements = [*settlements, *in_positions.settlements]
         bought, sold = ([side for kind, side in kinds if kind == trade_kind] for trade_kind in ("buy", "sell"))
         equalise(bought, sold, self.treatment.trade_value)
-        entries = [*self._with_fee(kinds, fee_value), *self._settled(settled)]
+        entries = [*self._with_fee(kinds, fee_value), *self._settlement_entries(settlements)]
         entries = [without_trust(each) if each.asset in untrusted else each for each in entries]
         entries = [*moves, *entries, *self._staked(), *fee]
         if not self.changes:
             self._fill_containers(received_shares, entries)
-        entries += self._settled([*gas_movements(self.rows, self.containers), *in_calls.settled])
+        entries += self._settlement_entries([*gas_movements(self.rows, self.containers), *in_calls.settlements])
         for asset in (entry.asset for entry in entries if entry.kind == "income"):
             farms = self.rows.senders(asset) & self.containers.farms.keys()
             self.containers.rewards |= {(farm, asset) for farm in farms}
@@ -174,25 +174,25 @@ class _Record:
             key = row.key
             if key in changed and row.sender in self.treatment.burn_addresses:
                 self.positions.setdefault(key, Position())
-            elif (liquidity := self.moved.bought.get((key, self.order))) is not None:
+            elif (liquidity := self.lent_or_bought.bought.get((key, self.order))) is not None:
                 self.positions[key] = Position.bought(liquidity)
         for row in self.record.assets_out:
-            if row.key in self.positions and (row.key, self.order) in self.moved.lent:
+            if row.key in self.positions and (row.key, self.order) in self.lent_or_bought.lent:
                 self.containers.stake(row.recipient, row.key, 1)
                 self.containers.stakes.add(row.recipient)
-        own = [change for change in self.changes if change.key(chain) in self.positions]
-        self.changes = [change for change in own if self.positions[change.key(chain)].accepts(change)]
+        own = ((self.positions.get(change.key(chain)), change) for change in self.changes)
+        self.changes = [change for position, change in own if position is not None and position.accepts(change)]
 
     def _position_movements(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> PositionMovements:
         """Apply the changes of own positions, and leave what they do not explain in `incoming` and `outgoing`."""
-        chain, worth = self.record.chain, self._worth()
-        came, left = (self.rows.gross(direction) if self.changes else {} for direction in ("in", "out"))
-        is_disposal = self.treatment.liquidity_is_disposal
-        result = PositionMovements(self._token_key, worth, self.treatment.trade_value, is_disposal, came, left)
+        chain, value_at, treatment = self.record.chain, self._value_reader(), self.treatment
+        gross_in, gross_out = (self.rows.gross(direction) if self.changes else {} for direction in ("in", "out"))
+        is_disposal = treatment.liquidity_is_disposal
+        result = PositionMovements(self._token_key, value_at, treatment.trade_value, is_disposal, gross_in, gross_out)
         for change in self.changes:
             if change.has_amounts:
                 result.add(change.key(chain), self.positions[change.key(chain)], change)
-        leave_unexplained(incoming, outgoing, result.explained, worth)
+        leave_unexplained(incoming, outgoing, result.explained, value_at)
         if units := net_units(self.changes, chain):
             result.add_net(units, self.positions, Net(incoming, outgoing), self.rows.native)
         if result.problem:
@@ -201,13 +201,13 @@ class _Record:
 
     def _call_movements(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> CallMovements:
         """Apply the calls, and leave what they do not explain in `incoming` and `outgoing`."""
-        chain, worth, treatment = self.record.chain, self._worth(), self.treatment
+        chain, value_at, treatment = self.record.chain, self._value_reader(), self.treatment
         result = CallMovements(
             chain,
             self.record.wallet,
             self.own_wallets,
             self._token_key,
-            worth,
+            value_at,
             self.positions,
             self.containers,
             self._redeemed,
@@ -228,20 +228,20 @@ class _Record:
         key = f"{self.record.chain}:{token}"
         return self.treatment.aliases.get(key, key) if token else self.rows.native
 
-    def _worth(self) -> Callable[[str, int], Side]:
+    def _value_reader(self) -> Callable[[str, int], Side]:
         """Return a function that gives an amount of an asset its value in this transaction."""
         prices = self.rows.prices() if self.changes or self.calls else {}
         fee = self.record.fee
         if self.calls and self.rows.native not in prices and (quantity := self.rows.quantity(fee)):
             prices[self.rows.native] = Side(self.rows.native, quantity, money_of(fee))
 
-        def worth(asset: str, quantity: int) -> Side:
+        def value_at(asset: str, quantity: int) -> Side:
             price = prices.get(asset)
             return Side(asset, quantity, None) if price is None else price.part(quantity)
 
-        return worth
+        return value_at
 
-    def _settled(self, kinds: Iterable[tuple[Kind, Side]]) -> Iterator[Entry]:
+    def _settlement_entries(self, kinds: Iterable[tuple[Kind, Side]]) -> Iterator[Entry]:
         """Yield entries without a part of the transaction's fee: what positions return was not traded."""
         for kind, side in kinds:
             yield self._entry(kind, side.asset, side.quantity, side.value)
@@ -316,7 +316,7 @@ class _Record:
             if not quantity or self.shares.is_share(key, direction):
                 continue
             value, strength = money_of(asset), self.rows.strength(asset)
-            quantity = (direction == "in" and self.moved.bought.get((key, self.order))) or quantity
+            quantity = (direction == "in" and self.lent_or_bought.bought.get((key, self.order))) or quantity
             side = sides.setdefault(key, Side(key, 0, 0, strength))
             side.quantity, side.strength = side.quantity + quantity, min(side.strength, strength)
             side.value = None if side.value is None or value is None else side.value + value
@@ -327,7 +327,7 @@ class _Record:
         burn_addresses = self.treatment.burn_addresses
         issuers = {*burn_addresses, row.contract}
         is_burnt_or_new = not issuers.isdisjoint((row.sender, row.recipient))
-        is_lent = (row.key, self.order) in self.moved.lent
+        is_lent = (row.key, self.order) in self.lent_or_bought.lent
         return row.key in self.positions and (is_burnt_or_new or is_lent)
 
     def _redeemed(
@@ -339,22 +339,22 @@ class _Record:
         """
         contents, bought, part = self.containers.redeem(shares)
         outside: list[tuple[Kind, Side]] = [("sell", Side(asset, quantity, None)) for asset, quantity in bought.items()]
-        paid = list[Side]()
+        payments = list[Side]()
         for kind, side in kinds:
             for_bought = int(side.quantity * part) if kind in ("withdraw", "income") else 0
             if for_bought:
                 outside.append(("buy", side.part(for_bought)))
                 side = side.without(for_bought)
             if side.quantity and contents and kind in ("withdraw", "income"):
-                paid.append(side)
+                payments.append(side)
             elif side.quantity:
                 outside.append((kind, side))
-        for side in paid:  # what was added to a lock without a share
+        for side in payments:  # what was added to a lock without a share
             beyond = max(side.quantity - contents.get(side.asset, 0), 0)
             if added := self.containers.unstake(sorted(self.rows.senders(side.asset)), side.asset, beyond):
                 contents[side.asset] = contents.get(side.asset, 0) + added
         is_pool = is_pool or self.record.type == "REMOVELIQUIDITY"
-        return outside, settle(contents, paid, self.treatment.trade_value, self.rows.native, is_pool=is_pool)
+        return outside, settle(contents, payments, self.treatment.trade_value, self.rows.native, is_pool=is_pool)
 
     def _unstaked(self, kinds: Sequence[tuple[Kind, Side]]) -> Iterator[tuple[Kind, Side]]:
         """Split what comes back from contracts that gave no shares: first the deposit, then income."""
@@ -372,18 +372,20 @@ class _Record:
         """
         movements = list(kinds)
         bought = [side for kind, side in movements if kind == "buy"]
-        outside, settled = list[tuple[Kind, Side]](), list[tuple[Kind, Side]]()
+        outside, settlements = list[tuple[Kind, Side]](), list[tuple[Kind, Side]]()
         for kind, side in movements:
-            rest, contents = self._dispose(side) if kind in DISPOSED else (side, [])
-            outside += [(kind, rest)] if rest else []
-            if rest is None and {each.asset for each in contents} & {each.asset for each in bought}:
-                settled += settle({each.asset: each.quantity for each in contents}, bought, self.treatment.trade_value)
+            remainder, contents = self._dispose(side) if kind in DISPOSED else (side, [])
+            outside += [(kind, remainder)] if remainder else []
+            if remainder is None and {each.asset for each in contents} & {each.asset for each in bought}:
+                settlements += settle(
+                    {each.asset: each.quantity for each in contents}, bought, self.treatment.trade_value
+                )
                 bought.clear()
                 continue
             outside += [(kind, each) for each in contents]
-            settled += [("withdraw", Side(each.asset, each.quantity, None)) for each in contents]
+            settlements += [("withdraw", Side(each.asset, each.quantity, None)) for each in contents]
         was_settled = {id(side) for kind, side in movements if kind == "buy"} - {id(side) for side in bought}
-        return [each for each in outside if id(each[1]) not in was_settled], settled
+        return [each for each in outside if id(each[1]) not in was_settled], settlements
 
     def _dispose(self, side: Side) -> tuple[Side | None, list[Side]]:
         """Return the part of a loss that is no share and no position, and the contents of the others."""
@@ -421,8 +423,9 @@ class _Record:
         else:
             incoming_kinds = [(incoming, side) for side in gains]
         repaid = self.shares.repaid(losses)
-        lost = [("repay" if side.asset in repaid else outgoing, side) for side in losses]
-        return [*incoming_kinds, *((self.moved.kind_of(kind, side.asset, self.order), side) for kind, side in lost)]
+        outgoing_kinds = [("repay" if side.asset in repaid else outgoing, side) for side in losses]
+        kind_of = self.lent_or_bought.kind_of
+        return [*incoming_kinds, *((kind_of(kind, side.asset, self.order), side) for kind, side in outgoing_kinds)]
 
     def _are_grants(self, assets: set[str]) -> bool:
         """Return True if all assets are destroyed collectibles for which nothing went in or was paid."""

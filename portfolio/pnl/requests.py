@@ -26,15 +26,15 @@ def requested(
     Deposits are of assets that the shares bought, withdrawals of shares inside them; there may be none. None, and
     nothing is moved, unless each collectible was created by the contract that took its payment, in their order.
     """
-    created, given = rows.external("in"), rows.external("out")
-    if not created or len(created) != len(given):
+    created, payments = rows.external("in"), rows.external("out")
+    if not created or len(created) != len(payments):
         return None
-    for row, share in zip(created, given, strict=True):
+    for row, share in zip(created, payments, strict=True):
         is_new = row.is_collectible and row.sender in burn_addresses and row.contract == share.recipient
         if not is_new or rows.asset_of(share) not in containers.by_share:
             return None
     movements = list[tuple[Kind, Side]]()
-    for row, share in zip(created, given, strict=True):
+    for row, share in zip(created, payments, strict=True):
         contents, bought, _ = containers.redeem({rows.asset_of(share): rows.quantity(share) or 0})
         for asset, raw in bought.items():
             movements.append(("deposit", Side(asset, raw, None)))
@@ -91,24 +91,24 @@ def claimed(
     ]
     if not any(payments) or not any(waiting.values()):
         return list(kinds), []
-    paid = [side for (_, side), is_payment in zip(kinds, payments, strict=True) if is_payment]
-    others = [each for each, is_payment in zip(kinds, payments, strict=True) if not is_payment]
+    paid_sides = [side for (_, side), is_payment in zip(kinds, payments, strict=True) if is_payment]
+    other_kinds = [each for each, is_payment in zip(kinds, payments, strict=True) if not is_payment]
     deposits = {asset: raw for asset, raw in waiting.items() if raw and asset != contract}
     bought, units = waiting.get(contract, 0), containers.waiting_units.get(contract, 0)
-    is_payment = not deposits or any(side.asset in deposits for side in paid)
+    is_payment = not deposits or any(side.asset in deposits for side in paid_sides)
     part = Fraction(bought, units) if bought and is_payment else Fraction(0)
-    prices = [side.part(int(side.quantity * part)) for side in paid]
-    paid = [side.without(price.quantity) for side, price in zip(paid, prices, strict=True)]
-    paid = [side for side in paid if side.quantity]
-    raws = {side.asset: side.quantity for side in paid}
+    prices = [side.part(int(side.quantity * part)) for side in paid_sides]
+    paid_sides = [side.without(price.quantity) for side, price in zip(paid_sides, prices, strict=True)]
+    paid_sides = [side for side in paid_sides if side.quantity]
+    raws = {side.asset: side.quantity for side in paid_sides}
     contents = {asset: min(raw, raws.get(asset, 0)) for asset, raw in deposits.items()}
     returned = max((Fraction(contents[asset], raw) for asset, raw in deposits.items()), default=Fraction(1))
     sold = ceil(bought * returned) if part else 0
     waiting.update({asset: raw - contents[asset] for asset, raw in deposits.items()}, **{contract: bought - sold})
     containers.waiting_units[contract] = units - sold - int((units - bought) * returned)
-    settled = settle({asset: raw for asset, raw in contents.items() if raw}, paid, trade_value)
+    settlements = settle({asset: raw for asset, raw in contents.items() if raw}, paid_sides, trade_value)
     if sold:
         containers.lots[contract] = containers.lots.get(contract, 0) + sold
-        settled.append(("withdraw", Side(contract, sold, None)))
-        others += [("sell", Side(contract, sold, None)), *(("buy", side) for side in prices if side.quantity)]
-    return others, settled
+        settlements.append(("withdraw", Side(contract, sold, None)))
+        other_kinds += [("sell", Side(contract, sold, None)), *(("buy", side) for side in prices if side.quantity)]
+    return other_kinds, settlements

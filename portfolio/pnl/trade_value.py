@@ -52,8 +52,8 @@ class Side:
     def without(self, quantity: int) -> Side:
         """Return the movement without a part of it, so that no unit of value is lost."""
         value, taken = self.value, self.part(quantity).value
-        rest = None if value is None or taken is None else value - taken
-        return Side(self.asset, self.quantity - quantity, rest, self.strength)
+        remaining_value = None if value is None or taken is None else value - taken
+        return Side(self.asset, self.quantity - quantity, remaining_value, self.strength)
 
 
 def equalise(incoming: Sequence[Side], outgoing: Sequence[Side], rule: str) -> None:
@@ -89,9 +89,9 @@ def _share_total(total: int, sides: Sequence[Side]) -> None:
             side.value = None
         return
     for side in sides:
-        own = side.value or 0
-        side.value = share(total, own, remaining) if remaining else total
-        total, remaining = total - side.value, remaining - own
+        own_value = side.value or 0
+        side.value = share(total, own_value, remaining) if remaining else total
+        total, remaining = total - side.value, remaining - own_value
 
 
 def _fill(unknown: Side, incoming: Sequence[Side], outgoing: Sequence[Side]) -> None:
@@ -124,12 +124,12 @@ def leave_unexplained(
     incoming: dict[str, Side],
     outgoing: dict[str, Side],
     explained: Mapping[str, int],
-    worth: Callable[[str, int], Side],
+    value_at: Callable[[str, int], Side],
 ) -> None:
     """Replace the movements of assets by those that are not explained, in place."""
     for asset, raw in explained.items():
         net = net_of(asset, incoming, outgoing)
         side = incoming.pop(asset, None) or outgoing.pop(asset, None)
         if net != raw:
-            rest = worth(asset, abs(net - raw)) if side is None else side.part(abs(net - raw))
-            (incoming if net > raw else outgoing)[asset] = rest
+            unexplained = value_at(asset, abs(net - raw)) if side is None else side.part(abs(net - raw))
+            (incoming if net > raw else outgoing)[asset] = unexplained

@@ -55,8 +55,8 @@ class TransferDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True
 
 def transfer_document(transfer: OwnTransfer, facts: Mapping[str, AssetFacts]) -> TransferDocument:
     """Return a transfer as it is shown; a side that is not known is empty, and then so is the fee."""
-    left, came = transfer.departure, transfer.arrival
-    shown = next(facts[each.asset] for each in (left, came) if each is not None)
+    departure, arrival = transfer.departure, transfer.arrival
+    asset_facts = next(facts[each.asset] for each in (departure, arrival) if each is not None)
 
     def sides(entry: Entry | None) -> tuple[str, str, str, str, str, str]:
         if entry is None:
@@ -65,17 +65,19 @@ def transfer_document(transfer: OwnTransfer, facts: Mapping[str, AssetFacts]) ->
         place = facts[entry.asset].chain, facts[entry.asset].contract, entry.wallet
         return iso_time(entry.time_us), *place, entry.transaction, quantity
 
-    fee = "" if left is None or came is None else amounts.amount(left.quantity - came.quantity, shown.decimals)
+    fee = ""
+    if departure is not None and arrival is not None:
+        fee = amounts.text(amounts.amount(departure.quantity - arrival.quantity, asset_facts.decimals))
     return TransferDocument(
-        **dict(zip(("time", "chain", "contract", "wallet", "transaction", "amount"), sides(left), strict=True)),
+        **dict(zip(("time", "chain", "contract", "wallet", "transaction", "amount"), sides(departure), strict=True)),
         **dict(
             zip(
                 ("to_time", "to_chain", "to_contract", "to_wallet", "to_transaction", "arrived"),
-                sides(came),
+                sides(arrival),
                 strict=True,
             )
         ),
-        symbol=shown.symbol,
-        fee=fee if isinstance(fee, str) else amounts.text(fee),
+        symbol=asset_facts.symbol,
+        fee=fee,
         reason=transfer.reason,
     )

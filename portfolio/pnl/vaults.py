@@ -48,12 +48,12 @@ def typed_by_vaults(
         if of_transaction is None:
             unread |= {key} if vaults.is_by_wallet(same) else set()
             continue
-        own = [change for change in of_transaction if _may_be_own(change, own_wallets)]
-        result = vaults.type_of(same, own) if own else vaults.type_of_others(same, of_transaction)
+        own_changes = [change for change in of_transaction if _may_be_own(change, own_wallets)]
+        result = vaults.type_of(same, own_changes) if own_changes else vaults.type_of_others(same, of_transaction)
         if result is None:
             unread.add(key)
         elif result != "":
-            types[key] = result, own[0]
+            types[key] = result, own_changes[0]
     typed = [_typed(record, *types[key], treatment) if (key := record.key) in types else record for record in records]
     return typed, unread
 
@@ -101,14 +101,14 @@ class _Vaults:
     """The vaults that wallets used so far, by chain, core contract and account.
 
     Attributes:
-        own: Vaults with collateral of the wallets: others may send their transactions, as for a contract wallet.
+        own_vaults: Vaults with collateral of the wallets: others may send their transactions, as for a contract wallet.
         unclear: Vaults that changed by other amounts than the wallets moved.
         balances: What moved between wallets and the balances of accounts.
     """
 
     own_wallets: Collection[str]
     treatment: Treatment
-    own: set[AccountKey] = field(default_factory=set)
+    own_vaults: set[AccountKey] = field(default_factory=set)
     unclear: set[AccountKey] = field(default_factory=set)
     balances: defaultdict[AccountKey, _Balance] = field(default_factory=lambda: defaultdict(_Balance))
 
@@ -127,12 +127,12 @@ class _Vaults:
         is_by_wallet = has_given or records[0].sender in self.own_wallets
         chain = records[0].chain
         keys = {_account_key(chain, change) for change in changes}
-        if not changes or not (is_by_wallet or not keys.isdisjoint(self.own)):
+        if not changes or not (is_by_wallet or not keys.isdisjoint(self.own_vaults)):
             return ""
         if not net and not any(change.raw or change.collateral for change in changes):
             return ""
         if not any(change.token for change in changes):
-            self.own |= keys if has_given else set()
+            self.own_vaults |= keys if has_given else set()
             return _type_of_collateral(records[0].type, net, minted)
         type_ = self._type(chain, net, minted, changes)
         if type_ is None or not keys.isdisjoint(self.unclear):
@@ -141,7 +141,7 @@ class _Vaults:
                 self.unclear |= keys
             return None
         is_deposit = changes[0].collateral is None or changes[0].collateral > 0
-        self.own |= keys if has_given and is_deposit else set()
+        self.own_vaults |= keys if has_given and is_deposit else set()
         for key in keys:
             self.balances[key].add(type_, changes[0].raw)
         return type_
@@ -155,10 +155,10 @@ class _Vaults:
         """
         net, _, has_given = self._net(records)
         chain = records[0].chain
-        moved = {token: raw for token, (raw, _) in net.items()}
+        net_raws = {token: raw for token, (raw, _) in net.items()}
         if not has_given and records[0].sender not in self.own_wallets:
             return ""
-        return None if any(moved == {self._token_key(chain, change): change.raw} for change in changes) else ""
+        return None if any(net_raws == {self._token_key(chain, change): change.raw} for change in changes) else ""
 
     def _token_key(self, chain: str, change: VaultChange) -> str:
         return self.treatment.aliases.get(f"{chain}:{change.token}", f"{chain}:{change.token}")
@@ -172,13 +172,13 @@ class _Vaults:
         (change,) = changes
         token = self._token_key(chain, change)
         raw, _ = net.get(token, (0, 0))
-        others = {asset: moved for asset, moved in net.items() if asset != token}
+        other_assets = {asset: total for asset, total in net.items() if asset != token}
         if raw != change.raw:
             return None
         if change.collateral is None:  # tokens that were created or destroyed are shares, or stand for the debt
-            is_other_way = all(moved * raw < 0 for asset, (moved, _) in others.items() if asset not in minted)
+            is_other_way = all(total * raw < 0 for asset, (total, _) in other_assets.items() if asset not in minted)
             return None if not is_other_way else "BORROW" if raw > 0 else "REPAYVAULT"
-        if not _is_collateral([*others.values()], change.collateral):
+        if not _is_collateral([*other_assets.values()], change.collateral):
             return None
         if change.kind == "balance":
             return self.balances[_account_key(chain, change)].type_of(raw)
@@ -204,14 +204,14 @@ class _Vaults:
             net[key] = net.get(key, (0, 0))[0] + raw, row.decimals or 0
             minted |= {key} if {row.sender, row.recipient} & {*self.treatment.burn_addresses} else set()
             has_given = has_given or (raw < 0 and (is_sent or self.treatment.is_trusted(row.chain_contract)))
-        return {key: moved for key, moved in net.items() if moved[0]}, minted, has_given
+        return {key: total for key, total in net.items() if total[0]}, minted, has_given
 
 
 def _type_of_collateral(
     type_: TransactionType, net: Mapping[str, tuple[int, int]], minted: Collection[str]
 ) -> TransactionType | Literal[""]:
-    """Return the type of a change of collateral alone: that of its call if known, "" if both directions moved."""
-    is_in = {moved > 0 for asset, (moved, _) in net.items() if asset not in minted}
+    """Return the type of a change of collateral alone: that of its call if known, "" if both sides moved."""
+    is_in = {total > 0 for asset, (total, _) in net.items() if asset not in minted}
     if type_ in DEPOSITS | WITHDRAWALS:
         return type_
     if len(is_in) != 1:
@@ -247,11 +247,11 @@ def _external(records: Sequence[TransactionRecord], own_wallets: Collection[str]
                 yield row, -row.raw
 
 
-def _is_collateral(others: Sequence[tuple[int, int]], change: int) -> bool:
+def _is_collateral(other_assets: Sequence[tuple[int, int]], change: int) -> bool:
     """Return True if the other assets that moved are exactly the collateral of a change, up to rounding."""
-    if not change or not others:
-        return not change and not others
-    (raw, decimals), *more = others
+    if not change or not other_assets:
+        return not change and not other_assets
+    (raw, decimals), *more = other_assets
     scale = COLLATERAL_DECIMALS - decimals
     return not more and scale >= 0 and abs(raw * 10**scale + change) < 10**scale
 

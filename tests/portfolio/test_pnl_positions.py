@@ -129,13 +129,13 @@ def test_given_assets_have_the_first_order_from_which_they_may_come_back() -> No
 
     repaid = gift_of("a", type_="TRANSFEROUT")
     empty, unknown, spam = gift_of("a", "0"), gift_of("a", "N/A"), gift_of("a", type_="SPAM")
-    assert positions_of(empty, unknown, spam, gift_of("a"), gift_of("a")).given == {("chain:a", FARM): 3}
-    assert positions_of(empty, gift_of("a"), repaid).given == {("chain:a", FARM): 0}
+    assert positions_of(empty, unknown, spam, gift_of("a"), gift_of("a")).takers == {("chain:a", FARM): 3}
+    assert positions_of(empty, gift_of("a"), repaid).takers == {("chain:a", FARM): 0}
     aliases = {"chain:a": "chain:coin"}
-    assert positions_of(empty, gift_of("a"), aliases=aliases).given == {("chain:coin", FARM): 1}
+    assert positions_of(empty, gift_of("a"), aliases=aliases).takers == {("chain:coin", FARM): 1}
     forged = positions_of(empty, gift_of("bait"), gift_of("a"), is_sender=False)
-    assert forged.given == {("chain:a", FARM): 2}
-    assert positions_of(empty, gift_of("bait")).given == {("chain:bait", FARM): 1}
+    assert forged.takers == {("chain:a", FARM): 2}
+    assert positions_of(empty, gift_of("bait")).takers == {("chain:bait", FARM): 1}
 
 
 def test_position_holds_both_tokens_with_what_went_in_and_was_not_paid_back() -> None:
