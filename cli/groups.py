@@ -35,7 +35,7 @@ GROUPS: Final[dict[str, str]] = {
     "check": "compare stored files with their checksums",
     "backup": "copy all data as it is at one moment",
     "restore": "put a backup back",
-    "move": "move stores between files and PostgreSQL",
+    "move": "move stores between files, PostgreSQL and object stores",
     "mcp": "answer questions of language models",
     "status": "what is indexed, and how far",
     "top": "live lag, rates and jobs of running processes",

@@ -1,8 +1,8 @@
-"""`chainfolio move`: copy the tail and the state store into those of another settings file.
+"""`chainfolio move`: copy the lake, the tail and the state store into those of another settings file.
 
-For moving between SQLite files and PostgreSQL. Stop everything that writes first. Every table is compared by a digest.
-An interrupted move continues when it is repeated, and a database with other rows is refused. The lake and the secret of
-the keys stay where they are.
+For moving between files, PostgreSQL and object stores. Stop everything that writes first. Every table is compared by a
+digest. An interrupted move continues when it is repeated. A place with other rows is refused. The secret of the keys
+stays where it is. Two object stores are reached with the same credentials.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from chainfolio.settings_file import load
 
 if TYPE_CHECKING:
     from chainfolio.settings import Settings
+    from chainfolio.storage.lake_storage import LakeStorage
     from chainfolio.storage.transfer import CopiedTable, Table
 
 SQLITE = "sqlite:///"
@@ -39,16 +40,15 @@ def run(options: argparse.Namespace) -> int:
     The exit code is 0.
 
     Raises:
-        BadRequest: the two settings differ in nothing, or in more than these stores.
+        BadRequest: the two settings name the same stores, or another data folder.
     """
     source, target = settings(options), load(options.into)
-    if source.lake_uri != target.lake_uri or source.data_dir != target.data_dir:
-        remedy = "let both settings name the same `data` and `lake`, and copy the folder where it has to be elsewhere"
-        raise BadRequest(
-            "into", "the settings name another lake or data folder, which this does not copy", remedy=remedy
-        )
-    if (source.tail_url, source.state_url) == (target.tail_url, target.state_url):
-        raise BadRequest("into", "the settings name the same stores", remedy="set `url` under [tail] or [state] in it")
+    if source.data_dir != target.data_dir:
+        remedy = "let both settings name the same `data`, and copy the folder where it has to be elsewhere"
+        raise BadRequest("into", "the settings name another data folder, which this does not copy", remedy=remedy)
+    if _stores(source) == _stores(target):
+        remedy = "set `url` under [tail] or [state], or `uri` under [lake] in it"
+        raise BadRequest("into", "the settings name the same stores", remedy=remedy)
     done = [asdict(each) for each in _moved(source, target)]
     if options.json:
         one_line({"tables": done})
@@ -57,15 +57,25 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _stores(settings: Settings) -> tuple[str, str, tuple[str, str, str]]:
+    """Return the addresses of tail, state store and lake; that of an object store has its endpoint and region."""
+    return settings.tail_url, settings.state_url, _lake(settings)
+
+
+def _lake(settings: Settings) -> tuple[str, str, str]:
+    is_remote = "://" in settings.lake_uri
+    return settings.lake_uri, *((settings.lake.endpoint, settings.lake.region) if is_remote else ("", ""))
+
+
 def _moved(source: Settings, target: Settings) -> Iterator[CopiedTable]:
-    if source.tail_url != target.tail_url:
-        yield from _moved_tail(source, target)
+    if source.tail_url != target.tail_url or _lake(source) != _lake(target):
+        yield from _moved_chains(source, target)
     if source.state_url != target.state_url:
         yield from _moved_state(source, target)
 
 
-def _moved_tail(source: Settings, target: Settings) -> Iterator[CopiedTable]:
-    """Copy the tables of the tail under the locks of all chains; yield the result of each.
+def _moved_chains(source: Settings, target: Settings) -> Iterator[CopiedTable]:
+    """Copy the tables of lake and tail under the locks of all chains; yield the result of each.
 
     The target's tables are created if missing. Tables that are equal already are yielded, but not copied.
 
@@ -74,13 +84,31 @@ def _moved_tail(source: Settings, target: Settings) -> Iterator[CopiedTable]:
         StoreError: The target has other rows, or the source changed; the latter is checked after the last table.
     """
     from chainfolio.storage.tail import Tail
-    from chainfolio.storage.transfer import tail_tables
 
     with closing(Tail(source.tail_url.removeprefix(SQLITE))) as tail, ExitStack() as locks:
         for chain in sorted(source.chains):
             locks.enter_context(tail.lock(chain))
-        Tail(target.tail_url.removeprefix(SQLITE)).close()  # creates its tables
-        yield from _copied("tail", source.tail_url, target.tail_url, tail_tables())
+        if _lake(source) != _lake(target):
+            from chainfolio.storage.lake_transfer import transfer_lake
+
+            yield from transfer_lake(_storage(source), _storage(target))
+        if source.tail_url != target.tail_url:
+            from chainfolio.storage.transfer import tail_tables
+
+            Tail(target.tail_url.removeprefix(SQLITE)).close()  # creates its tables
+            yield from _copied("tail", source.tail_url, target.tail_url, tail_tables())
+
+
+def _storage(settings: Settings) -> LakeStorage:
+    """Return the storage of the lake that the settings name."""
+    from chainfolio.storage.lake_reader import storage_at
+
+    store = None
+    if settings.lake_uri.startswith("s3://"):
+        from chainfolio.storage.object_store import ObjectStore
+
+        store = ObjectStore.of(settings.lake.endpoint, settings.lake.region)
+    return storage_at(settings.lake_uri, store)
 
 
 def _moved_state(source: Settings, target: Settings) -> Iterator[CopiedTable]:

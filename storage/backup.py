@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from chainfolio.errors import BadRequest, Locked, StoreError
-from chainfolio.storage.deltalog import files_of
+from chainfolio.storage.deltalog import files_of, needed_entries
 from chainfolio.storage.disk import sync, write_error
 from chainfolio.storage.lake_storage import LOG
 from chainfolio.storage.sqlite import connect, translate_errors
@@ -307,19 +307,10 @@ def _versions(lake: Path) -> dict[str, int]:
 
 
 def _log_entries(lake: Path, versions: dict[str, int]) -> Iterator[Path]:
-    """Yield the files of the logs that some versions need: their last checkpoint, and all later entries.
-
-    The pointer to the last checkpoint is left out, because it may name a newer version. Without it, the log is listed.
-    """
+    """Yield the files of the logs that some versions need: their last checkpoint, and all later entries."""
     for name, version in versions.items():
-        entries = [
-            (int(entry.name[:20]), entry)
-            for entry in sorted((lake / name / LOG).iterdir())
-            if entry.name.endswith((".json", ".parquet")) and entry.name[:20].isdigit()
-        ]
-        entries = [(number, entry) for number, entry in entries if number <= version]
-        first = max((number for number, entry in entries if ".checkpoint." in entry.name), default=0)
-        yield from (entry for number, entry in entries if number >= first)
+        log = lake / name / LOG
+        yield from (log / entry for entry in needed_entries((path.name for path in log.iterdir()), version))
 
 
 def _data_files(lake: Path, copied: Path, versions: dict[str, int]) -> Iterator[Path]:

@@ -57,6 +57,23 @@ def files_of(handle: DeltaTable | None) -> list[LakeFile]:
     return sorted(files, key=lambda file: (file.chain, file.bucket or 0, file.first, file.last, file.path))
 
 
+def needed_entries(names: Iterable[str], version: int | None) -> list[str]:
+    """Return the names in a log that a version needs, sorted: its last checkpoint, and all later entries up to it.
+
+    The pointer to the last checkpoint is left out, because it may name a newer version. Without it, the log is listed.
+
+    Args:
+        names: All names in the folder of the log.
+        version: A version of the table; None for all entries and checkpoints.
+    """
+    numbers = {name: int(name[:20]) for name in names if name[:20].isdigit() and name.endswith((".json", ".parquet"))}
+    if version is None:
+        return sorted(numbers)
+    up_to = {name: number for name, number in numbers.items() if number <= version}
+    first = max((number for name, number in up_to.items() if ".checkpoint." in name), default=0)
+    return sorted(name for name, number in up_to.items() if number >= first)
+
+
 def entry_of(file: LakeFile, changes: bool = True) -> AddAction:
     """Return the log's entry that adds a file; `changes` is False if the table's rows stay the same."""
     statistics = {

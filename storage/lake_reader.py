@@ -269,12 +269,13 @@ def storage_at(uri: str, store: ObjectStore | None) -> LakeStorage:
 
 
 @contextmanager
-def translate_errors(table: Table) -> Iterator[None]:
-    """Raise errors of the libraries as StoreError and its subclasses."""
+def translate_errors(table: Table | str) -> Iterator[None]:
+    """Raise errors of the libraries as StoreError and its subclasses. `table` is one, or its name."""
+    name = table if isinstance(table, str) else table.name
     try:
         yield
     except CorruptFile as error:
-        raise error if error.table else CorruptFile(error.path, error.reason, table.name) from None
+        raise error if error.table else CorruptFile(error.path, error.reason, name) from None
     except (DeltaError, OSError, pa.ArrowException) as error:
         text = str(error)
         if any(sign in text for sign in ("No space left", "os error 28", "Disk quota exceeded")):
@@ -284,6 +285,6 @@ def translate_errors(table: Table) -> Iterator[None]:
         if _OBJECT_STORE in sys.modules:
             from chainfolio.storage.object_store import object_store_error
 
-            if (typed := object_store_error(text, table.name)) is not None:
+            if (typed := object_store_error(text, name)) is not None:
                 raise typed from None  # the answer of a store may repeat what was signed
-        raise StoreError("lake", f"table {table.name}: {text.strip().splitlines()[0][:300]}") from error
+        raise StoreError("lake", f"table {name}: {text.strip().splitlines()[0][:300]}") from error

@@ -29,6 +29,12 @@ class LakeStorage(Protocol):
     def folder(self, table: str) -> Folder | Bucket:
         """Return the folder with a table's files."""
 
+    def table_names(self) -> list[str]:
+        """Return the names of all tables with a log, sorted; also those that this release does not know."""
+
+    def log_names(self, table: str) -> list[str]:
+        """Return the names of all files in the log of a table; empty if there is none."""
+
     def may_exist(self, table: str) -> bool:
         """Return False if a table was never written; True if it has to be opened to know."""
 
@@ -53,6 +59,15 @@ class LocalStorage:
     def folder(self, table: str) -> Folder:
         """Return the folder with a table's files."""
         return Folder(Path(self.uri, table))
+
+    def table_names(self) -> list[str]:
+        """Return the names of all tables with a log, sorted."""
+        return sorted(log.parent.name for log in Path(self.uri).glob(f"*/{LOG}"))
+
+    def log_names(self, table: str) -> list[str]:
+        """Return the names of all files in the log of a table."""
+        log = self._log(table)
+        return [entry.name for entry in log.iterdir()] if log.exists() else []
 
     def may_exist(self, table: str) -> bool:
         """Return True if the table has a log."""
@@ -116,6 +131,21 @@ class ObjectStorage:
     def folder(self, table: str) -> Bucket:
         """Return the prefix with a table's objects."""
         return Bucket(self._store.folder(f"{self.uri}/{table}"))
+
+    def table_names(self) -> list[str]:
+        """Return the names of all tables with a log, sorted. It takes one request for each table."""
+        return sorted(name for name in self._names("") if self.log_names(name))
+
+    def log_names(self, table: str) -> list[str]:
+        """Return the names of all objects in the log of a table."""
+        return self._names(f"{table}/{LOG}")
+
+    def _names(self, directory: str) -> list[str]:
+        """Return the names right below a prefix of the lake; empty if there are none."""
+        from pyarrow.fs import FileSelector
+
+        filesystem = self._store.folder(self.uri)
+        return [info.base_name for info in filesystem.get_file_info(FileSelector(directory, allow_not_found=True))]
 
     def may_exist(self, table: str) -> bool:
         """Return True: only the Delta library looks for the log."""

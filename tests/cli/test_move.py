@@ -1,4 +1,4 @@
-"""`chainfolio move`: an installation goes on with its stores in PostgreSQL, and back in files."""
+"""`chainfolio move`: an installation goes on with its stores in PostgreSQL and a bucket, and back in files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from chainfolio.blocks import Span
+from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
+from chainfolio.tables import BLOCKS
 from tests.cli.conftest import Run, configure
+from tests.storage.conftest import make, stored
+from tests.storage.s3_server import S3
 from tests.storage.stores import Stores
 
 DEAD = "http://127.0.0.1:1"
@@ -59,12 +63,28 @@ def test_a_chain_that_is_being_indexed_is_not_moved(run: Run, here: Path, instal
     assert run("move", into).code == 0
 
 
-@pytest.mark.parametrize(
-    ("extra", "says"), [("", "the same stores"), ('[lake]\nuri = "elsewhere"\n', "another lake or data folder")]
-)
+def test_a_lake_moves_into_a_bucket_and_back(
+    run: Run, here: Path, installed: str, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3.environment().items():
+        monkeypatch.setenv(name, value)
+    rows = make(BLOCKS, "ethereum", range(3))
+    Lake(str(here / "data" / "lake")).append(BLOCKS, rows, stream="s", batch=1)
+    into = other_settings(here, "bucket.toml", f'[lake]\nuri = "{s3.bucket()}"\n')
+    back = other_settings(here, "back.toml", f'[lake]\nuri = "{here / "other"}"\n[tail]\nurl = "sqlite:///data/t.db"\n')
+    reports = run("move", into, "--json"), run("move", back, "--config", into, "--json")
+    tables = [[each for each in report.json["tables"] if each["store"] == "lake"] for report in reports]
+    assert tables[0] == tables[1]
+    assert [(each["table"], each["rows"], each["copied"]) for each in tables[0]] == [("blocks", rows.num_rows, True)]
+    assert stored(Lake(str(here / "other")), BLOCKS, "ethereum").equals(rows)
+    assert "was there" in run("move", into).out
+
+
+@pytest.mark.parametrize(("extra", "says"), [("", "the same stores"), ('data = "elsewhere"\n', "another data folder")])
 def test_settings_that_move_nothing_or_too_much_are_refused(
     run: Run, here: Path, installed: str, extra: str, says: str
 ) -> None:
-    ran = run("move", other_settings(here, "new.toml", extra), "--json")
+    (here / "new.toml").write_text(extra + (here / "chainfolio.toml").read_text())
+    ran = run("move", "new.toml", "--json")
     assert (ran.code, ran.error["kind"]) == (2, "BadRequest")
     assert says in ran.error["message"]
