@@ -26,6 +26,9 @@ class RecordSource(Protocol):
     def is_trusted_contract(self, chain_contract: str, /) -> bool:
         """Return True if a contract (`chain:contract`) is trusted."""
 
+    def is_priced_contract(self, chain_contract: str, /) -> bool:
+        """Return True if a contract (`chain:contract`) has a price by the settings, except in a failed read."""
+
     async def records(
         self, accounts: Sequence[Account], record_filter: TransactionFilter, /
     ) -> tuple[TransactionsPage, Mapping[str, int]]:

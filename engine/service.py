@@ -44,6 +44,7 @@ from chainfolio.engine.results import (
 )
 from chainfolio.engine.snapshots.account_cache import AccountCache, CachedAccount, require_any_read
 from chainfolio.engine.snapshots.replay import has_past
+from chainfolio.engine.snapshots.trust import is_coin
 from chainfolio.engine.stored_heads import StoredHeads
 from chainfolio.engine.sync_status import sync_statuses
 from chainfolio.engine.time_limit import time_limit
@@ -63,6 +64,7 @@ from chainfolio.portfolio.nav import Nav
 from chainfolio.portfolio.overview import Pictures, pictures_of
 from chainfolio.portfolio.pnl.in_portfolio import AccountGains
 from chainfolio.portfolio.valuation import valuate
+from chainfolio.pricing.rules import knows
 from chainfolio.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -251,6 +253,13 @@ class Engine:
         """Return True if a contract (`chain:contract`) is trusted otherwise than by its own word."""
         key, _, contract = chain_contract.partition(":")
         return self.snapshotter(self.system.chain(key)).is_trusted_contract(contract)
+
+    def is_priced_contract(self, chain_contract: str) -> bool:
+        """Return True if the settings price a contract (`chain:contract`), or it is the coin."""
+        key, _, contract = chain_contract.partition(":")
+        chain = self.system.chain(key)
+        asset, sources = chain.info.token_asset(contract), self.snapshotter(chain).sources
+        return is_coin(chain.info, contract) or any(knows(source, asset) for source in sources)
 
     async def approvals(
         self,

@@ -288,6 +288,7 @@ def _position(position: ValuedPosition, facts: ChainFacts, style: _Style) -> Pos
         explorer_url=style.link(facts, position.vault or position.pool),
         sources=_position_sources(position) if options.sources else UNSET,
         earned=tuple(map(_earning, position.earned)) or UNSET,
+        shares={f"{facts.key}:{clean(share.shown_contract)}": str(raw) for share, raw in position.shares} or UNSET,
     )
 
 

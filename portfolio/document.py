@@ -136,7 +136,8 @@ class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
     """One position with parts. Borrowed assets have positive values; `value` is net.
 
     The link leads to its vault or pool. The lists from `marginAssets` on exist for clients that read them, and are
-    always empty. `earned`: rewards of stake, the newest epoch first; absent if the position has none.
+    always empty. `earned`: rewards of stake, the newest epoch first. `shares`: raw amounts of the account's tokens that
+    the position stands for, by `chainContract`. Both are absent if the position has none.
     """
 
     name: str
@@ -159,16 +160,14 @@ class PositionDocument(msgspec.Struct, rename="camel", frozen=True):
     collateralize_nft_assets: tuple[AssetDocument, ...] = msgspec.field(default=(), name="collateralizeNFTAssets")
     sources: PositionSources | UnsetType = UNSET
     earned: tuple[EarningDocument, ...] | UnsetType = UNSET
+    shares: dict[str, str] | UnsetType = UNSET
     img_small: str | UnsetType = UNSET
     img_large: str | UnsetType = UNSET
     explorer_url: str | UnsetType = UNSET
 
 
 class PositionsDocument(msgspec.Struct, rename="camel", frozen=True):
-    """Positions of one type: loose `assets` and nested `protocolPositions`, both always present.
-
-    The link leads to the account.
-    """
+    """Positions of one type: loose `assets` and nested `protocolPositions`. The link leads to the account."""
 
     name: str
     total_value: str

@@ -55,7 +55,7 @@ class ValuedHolding:
 
 @dataclass(frozen=True, slots=True)
 class ValuedPosition:
-    """A position with the values of its parts. Borrowed parts are positive; `value_usd` is net."""
+    """A valued position. Borrowed parts are positive; `shares` are replaced tokens, as raw amounts."""
 
     account: str
     chain: str
@@ -72,6 +72,7 @@ class ValuedPosition:
     block: Block | None = None
     calls: tuple[ReadResult, ...] = field(default=(), compare=False)
     earned: tuple[EpochReward, ...] = ()
+    shares: tuple[tuple[Asset, int], ...] = ()
 
     @property
     def value_usd(self) -> Decimal:
@@ -245,10 +246,8 @@ def valuate(snapshots: Sequence[Snapshot]) -> Valuation:
     Holdings of zero, and shares that a position replaces, are left out. The amount that the market of a price could pay
     is paid once per account: first for loose holdings, then for positions.
     """
-    holdings: list[ValuedHolding] = []
-    positions, fees, days = list[ValuedPosition](), list[ValuedHolding](), list[ValuedDay]()
-    scope: dict[str, tuple[str, ...]] = {}
-    unread: dict[str, tuple[Issue, ...]] = {}
+    holdings, fees, days = list[ValuedHolding](), list[ValuedHolding](), list[ValuedDay]()
+    positions, scope, unread = list[ValuedPosition](), dict[str, tuple[str, ...]](), dict[str, tuple[Issue, ...]]()
     for snapshot in snapshots:
         issues = _issues_by_account(snapshot)
         for account in snapshot.accounts:
@@ -260,7 +259,8 @@ def valuate(snapshots: Sequence[Snapshot]) -> Valuation:
             for holding in snapshot.holdings
             if holding.raw != 0 and (holding.account, holding.token.asset) not in replaced
         ]
-        chain_positions = [_value_position(each, snapshot, prices) for each in snapshot.positions]
+        balances = {(each.account, each.token.asset): each.raw for each in snapshot.holdings}
+        chain_positions = [_value_position(each, snapshot, prices, balances) for each in snapshot.positions]
         if capped_assets(prices):
             chain_holdings, chain_positions = _cap_values(chain_holdings, chain_positions)
         holdings += chain_holdings
@@ -349,7 +349,9 @@ def _issues_by_account(snapshot: Snapshot) -> dict[str, list[Issue]]:
     return by_account
 
 
-def _value_position(position: Position, snapshot: Snapshot, prices: Mapping[Asset, Price]) -> ValuedPosition:
+def _value_position(
+    position: Position, snapshot: Snapshot, prices: Mapping[Asset, Price], balances: Mapping[tuple[str, Asset], int]
+) -> ValuedPosition:
     """Value each part of a position like a loose holding, and mark spam.
 
     Parts have no prices if the amounts are unverified.
@@ -381,6 +383,7 @@ def _value_position(position: Position, snapshot: Snapshot, prices: Mapping[Asse
         snapshot.block,
         position.calls,
         position.epoch_rewards,
+        tuple((each, raw) for each in position.replaces if (raw := balances.get((position.account, each), 0))),
     )
 
 

@@ -129,6 +129,7 @@ class GainsCache:
             replace(
                 in_portfolio,
                 shares=result.shares,
+                contents=result.contents,
                 pools=result.pools,
                 rents=result.rents,
                 debts=open_debts(result.entries),
@@ -158,7 +159,7 @@ class GainsCache:
             return cached[1]
         (document,) = await source.portfolios([account], Options(), wait=True, wallet_only=False)
         known = gains.in_portfolio
-        checked = account_closings(document, known.lots.values(), known.aliases, known.shares, known.pools, known.rents)
+        checked = account_closings(document, known.lots.values(), known.aliases, *known.positions)
         assets = frozenset(asset for asset, _ in unclosed_keys(checked))
         blocks = blocks_of([document])
         newer = {asset for asset, block in gains.last_blocks.items() if block > blocks.get(asset.partition(":")[0], -1)}

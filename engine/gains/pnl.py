@@ -43,6 +43,7 @@ from chainfolio.portfolio.pnl.own_transfers import match_transfers
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import PnlDocument, document
+from chainfolio.portfolio.pnl.share_lots import share_lots
 from chainfolio.portfolio.pnl.tax_year import converted
 from chainfolio.portfolio.pnl.transaction_records import TransactionRecord, record_of
 from chainfolio.portfolio.pnl.transfer_rows import OwnTransfer, transfer_document
@@ -112,6 +113,7 @@ class GainsResult:
         first_blocks: The block of the first transaction that moved an asset, by key.
         last_blocks: The block of the last one.
         shares: Tokens that stood for deposits.
+        contents: The assets that went into positions, by their open shares.
         pools: The tokens of open pool positions, with the quantities that went in.
         rents: Coins that open accounts need, by asset and, if lots are kept per wallet, wallet.
         transfers: What went over chains, by time.
@@ -128,6 +130,7 @@ class GainsResult:
     pools: tuple[Pool, ...] = ()
     rents: Mapping[Key, int] = field(default_factory=dict)
     transfers: tuple[OwnTransfer, ...] = ()
+    contents: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +235,7 @@ def gains_until(
         tuple(read.pools),
         rents,
         tuple(transfers),
+        read.contents,
     )
 
 
@@ -312,14 +316,17 @@ def current_holdings(
     """
     keys = set(request.networks or blocks) & blocks.keys()
     left_out = spam_assets(portfolios) | result.shares
-    held = with_rents(held_assets(portfolios, result.aliases, per_wallet=request.per_wallet), result.rents)
+    lots, is_per_wallet = result.gains.remaining, request.per_wallet
+    shares = share_lots(portfolios, lots, result.contents, result.aliases, per_wallet=is_per_wallet)
+    held = held_assets(portfolios, result.aliases, per_wallet=is_per_wallet, shares=shares)
     checked = closings(
-        result.gains.remaining,
-        held,
+        lots,
+        with_rents(held, result.rents),
         lambda asset: asset.partition(":")[0] in keys and asset not in left_out,
         shown_pools(portfolios, result.aliases, result.pools),
     )
-    return CurrentHoldings(max_values, checked, result.first_blocks, cache(source.is_trusted_contract))
+    is_trusted = cache(source.is_trusted_contract)
+    return CurrentHoldings(max_values, checked, result.first_blocks, is_trusted, shares.values())
 
 
 def closing_facts(checked: Mapping[Key, ClosingCheck]) -> dict[str, AssetFacts]:
@@ -350,6 +357,7 @@ def _treatment(source: RecordSource, chains: Sequence[Chain], request: PnlReques
         burn_addresses=burn_accounts,
         gas_holders=_gas_holders(source, chains),
         is_trusted=cache(source.is_trusted_contract),
+        is_priced=cache(source.is_priced_contract),
         trade_value=request.trade_value or source.system.settings.pnl.trade_value,
         strengths=strengths,
     )

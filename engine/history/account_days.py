@@ -31,6 +31,7 @@ from chainfolio.portfolio.pnl.closing import (
 from chainfolio.portfolio.pnl.debts import open_debts
 from chainfolio.portfolio.pnl.entries import Entry
 from chainfolio.portfolio.pnl.methods import gains_of
+from chainfolio.portfolio.pnl.share_lots import share_lots
 from chainfolio.portfolio.transactions import raw_balance
 
 if TYPE_CHECKING:
@@ -161,11 +162,12 @@ def day_state(day: Day, result: GainsResult, conversion: Conversion) -> DayState
         return conversion.value(value, day.moment_us)
 
     portfolios = day.portfolios
-    holdings, rewards = day_holdings(portfolios, result.aliases, converted)
+    shares = share_lots(portfolios, result.gains.remaining, result.contents, result.aliases)
+    holdings, rewards = day_holdings(portfolios, result.aliases, converted, shares)
     left_out = spam_assets(portfolios) | result.shares
     checks = closings(
         result.gains.remaining,
-        with_rents(held_assets(portfolios, result.aliases), result.rents),
+        with_rents(held_assets(portfolios, result.aliases, shares=shares), result.rents),
         lambda asset: asset not in left_out,
         shown_pools(portfolios, result.aliases, result.pools),
     )

@@ -31,7 +31,7 @@ from chainfolio.engine.snapshots.reading import Held, Reading, block_of, holding
 from chainfolio.engine.snapshots.replay import Replay, replays
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.engine.snapshots.token_context import TokenContext
-from chainfolio.engine.snapshots.trust import Trust, mark_untrusted
+from chainfolio.engine.snapshots.trust import Trust, is_coin, mark_untrusted
 from chainfolio.engine.stored_prices.past_prices import PastPrices
 from chainfolio.errors import BadAnswer, Reorged
 from chainfolio.plans import Output, Plan, Report, run_batched
@@ -155,10 +155,7 @@ class Snapshotter:
 
         The contract is written as documents show it.
         """
-        info = self.chain.info
-        if contract in {each.shown_contract for each in (info.native.asset, info.wrapped, info.also_at) if each}:
-            return True
-        return self._is_listed(info.token_asset(contract))
+        return is_coin(self.chain.info, contract) or self._is_listed(self.chain.info.token_asset(contract))
 
     async def trust(
         self, assets: Mapping[str, Collection[Asset]], height: int, rows: AccountRows | None = None

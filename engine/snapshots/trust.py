@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from chainfolio.assets import Asset
+from chainfolio.chain_results import ChainInfo
 from chainfolio.contracts import Issue
 from chainfolio.reads import AtParent
 
@@ -52,6 +53,12 @@ class Trust:
             for asset in assets
             if not asset.is_native and asset not in own_assets and not self.is_listed(asset)
         )
+
+
+def is_coin(info: ChainInfo, contract: str) -> bool:
+    """Return True if `contract`, as documents show it, stands for the native coin."""
+    coins = (info.native.asset, info.wrapped, info.also_at)
+    return contract in {each.shown_contract for each in coins if each}
 
 
 def mark_untrusted(reads: Iterable[Any], untrusted: Set[str]) -> list[Any]:

@@ -23,6 +23,7 @@ from chainfolio.portfolio.pnl.closing import ClosingCheck, is_collectible, owed_
 from chainfolio.portfolio.pnl.debts import Debt, debt_fault
 from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, UNASKED, Entry, decimal
 from chainfolio.portfolio.pnl.gains import NO_PRICE, SHORT, Gain, RemainingLots
+from chainfolio.portfolio.pnl.share_lots import NO_SHARES, ShareLots, value_of_part
 from chainfolio.portfolio.transactions import raw_balance
 
 ONE_DAY: Final = "some of it has no value on one of both days"
@@ -169,15 +170,26 @@ def contains_deposits(asset: str, before: DayState, after: DayState) -> bool:
 
 
 def day_holdings(
-    portfolios: Iterable[Portfolio], aliases: Mapping[str, str], converted: Callable[[Decimal], Decimal]
+    portfolios: Iterable[Portfolio],
+    aliases: Mapping[str, str],
+    converted: Callable[[Decimal], Decimal],
+    shares: ShareLots = NO_SHARES,
 ) -> tuple[dict[str, HoldingValue], Decimal]:
-    """Return holdings by asset and the value of claimable rewards. `converted` changes the currency."""
+    """Return holdings by asset and the value of claimable rewards. `converted` changes the currency.
+
+    What lots of `shares` stand for in positions is the value of the share.
+    """
     holdings, rewards = defaultdict[str, HoldingValue](HoldingValue), list[Decimal]()
 
     def worth(asset: AssetDocument) -> Decimal | None:
         has_value = asset.value != UNKNOWN and asset.spam is msgspec.UNSET
-        return converted(Decimal(asset.value)) if has_value else None
+        of_share = value_of_part(asset, raw) if (raw := shares.raw(asset)) else None
+        value_usd = Decimal(asset.value) if has_value else amounts.ZERO
+        return converted(amounts.EXACT.subtract(value_usd, of_share or amounts.ZERO)) if has_value else None
 
+    for share, value_usd in shares.parts():
+        holdings[share].value = amounts.total([holdings[share].value, converted(value_usd)])
+        holdings[share].is_valued = True
     for document in portfolios:
         for assets, is_owed in (((each for each, _ in owned_assets(document)), False), (owed_assets(document), True)):
             for asset in assets:

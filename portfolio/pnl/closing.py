@@ -19,6 +19,7 @@ from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN, WALLET, AssetDocument, Portfolio, every_asset
 from chainfolio.portfolio.pnl.entries import UNASKED
 from chainfolio.portfolio.pnl.gains import SHORT, Gain, Gains, RemainingLots
+from chainfolio.portfolio.pnl.share_lots import NO_CONTENTS, NO_SHARES, ShareLots, share_lots
 from chainfolio.portfolio.transactions import raw_balance
 
 NO_LOTS: Final = "no transaction that is indexed brought it"
@@ -112,12 +113,14 @@ class CurrentHoldings:
         closings: The identity of each asset that could be checked.
         first_blocks: The block of the first transaction that moved an asset.
         is_trusted: Returns False for contracts whose amounts anybody can make up.
+        share_values: What lots of shares are worth that portfolios show as positions; None if it is not known.
     """
 
     max_values: Mapping[str, Decimal] = field(default_factory=dict)
     closings: Mapping[Key, ClosingCheck] = field(default_factory=dict)
     first_blocks: Mapping[str, int] = field(default_factory=dict)
     is_trusted: Callable[[str], bool] = field(default=lambda contract: True)
+    share_values: Mapping[Key, int | None] = field(default_factory=dict)
 
     @property
     def unclosed(self) -> frozenset[Key]:
@@ -154,15 +157,22 @@ def owed_assets(document: Portfolio) -> Iterator[AssetDocument]:
 
 
 def held_assets(
-    portfolios: Iterable[Portfolio], aliases: Mapping[str, str], *, per_wallet: bool = False
+    portfolios: Iterable[Portfolio],
+    aliases: Mapping[str, str],
+    *,
+    per_wallet: bool = False,
+    shares: ShareLots = NO_SHARES,
 ) -> dict[Key, HeldAsset]:
-    """Return what portfolios hold, by asset and, with `per_wallet`, wallet. `aliases` as in `Treatment`."""
-    held: dict[Key, HeldAsset] = {}
+    """Return what portfolios hold, by asset and, with `per_wallet`, wallet. `aliases` as in `Treatment`.
+
+    Lots of `shares` are held in the wallet, in place of what they stand for in positions.
+    """
+    held = {key: HeldAsset(raw) for key, raw in shares.held.items()}
     for document in portfolios:
         for asset, is_inside in owned_assets(document):
             own_key = asset.chain_contract
             key = aliases.get(own_key, own_key), document.address if per_wallet else ""
-            before, raw = held.get(key, NOTHING_HELD), raw_balance(asset)
+            before, raw = held.get(key, NOTHING_HELD), raw_balance(asset) - shares.raw(asset)
             shows_symbol = not before.symbol or key[0] == own_key
             held[key] = HeldAsset(
                 before.in_wallet + (0 if is_inside else raw),
@@ -278,16 +288,18 @@ def account_closings(
     shares: Collection[str] = (),
     pools: Sequence[Pool] = (),
     rents: Mapping[Key, int] = NO_RENTS,
+    contents: Mapping[str, Collection[str]] = NO_CONTENTS,
 ) -> dict[Key, ClosingCheck]:
     """Return the identity of each asset of one account on the chains that its portfolio has.
 
     Spam and `shares`, which stand for deposits, are left out. `pools` are the open pool positions of its transactions,
-    and `rents` the coins that open accounts need.
+    and `rents` the coins that open accounts need. `contents` are those of open shares.
     """
-    left_out = spam_assets([document]) | set(shares)
+    left_out, lots = spam_assets([document]) | set(shares), list(remaining)
+    held = held_assets([document], aliases, shares=share_lots([document], lots, contents, aliases))
     return closings(
-        remaining,
-        with_rents(held_assets([document], aliases), rents),
+        lots,
+        with_rents(held, rents),
         lambda asset: asset.partition(":")[0] in document.chains and asset not in left_out,
         shown_pools([document], aliases, pools),
     )

@@ -36,7 +36,7 @@ ACQUIRED: Final = frozenset({"buy", "income", "received", "borrow"})
 ARRIVED: Final = ACQUIRED | {"unasked", "arrive"}
 DISPOSED: Final = frozenset({"sell", "sent", "gift", "donate", "fee"})
 NEVER_DEPOSITED: Final = "it was withdrawn and had never been deposited: its cost is not known"
-UNASKED: Final = "what others sent of it is in no sum: this token is not trusted"
+UNASKED: Final = "what others sent of it is in no sum: this token is not trusted, or has no price"
 EARNED: Final = "a stake earned it, and keeps it"
 _ROUNDED: Final = Context(prec=1000, Emax=10_000, Emin=-10_000, rounding=ROUND_HALF_EVEN)
 

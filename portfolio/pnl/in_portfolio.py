@@ -46,6 +46,7 @@ from chainfolio.portfolio.pnl.debts import Debt, OwedShares
 from chainfolio.portfolio.pnl.entries import UNASKED, money, share
 from chainfolio.portfolio.pnl.gains import Gains, RemainingLots
 from chainfolio.portfolio.pnl.report import text, total
+from chainfolio.portfolio.pnl.share_lots import ShareLots, share_lots, value_of_part
 from chainfolio.portfolio.transactions import raw_balance
 
 ADAPTER: Final = "pnl"
@@ -58,9 +59,9 @@ class AccountGains:
     """The lots of an account and the gains of its disposals, by the keys of assets.
 
     `aliases` maps keys that count as another one (the wrapped native coin). `untrusted` assets make no sum unknown if
-    they do not close, and `shares` of deposits need not close; `pools` are open positions that exchange their tokens,
-    and `rents` the coins that open accounts need. `debts` are loans that are not repaid. `reason` says why nothing is
-    known; there are then no lots.
+    they do not close, and `shares` of deposits need not close; `contents` has what went in for open ones. `pools` are
+    open positions that exchange their tokens, and `rents` the coins that open accounts need. `debts` are loans that are
+    not repaid. `reason` says why nothing is known; there are then no lots.
     """
 
     lots: Mapping[str, RemainingLots] = field(default_factory=dict)
@@ -72,6 +73,12 @@ class AccountGains:
     pools: tuple[Pool, ...] = ()
     rents: Mapping[Key, int] = field(default_factory=dict)
     debts: Mapping[str, Debt] = field(default_factory=dict)
+    contents: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def positions(self) -> tuple[frozenset[str], tuple[Pool, ...], Mapping[Key, int], Mapping[str, frozenset[str]]]:
+        """Shares, pools, rents and contents of shares, as `account_closings` takes them."""
+        return self.shares, self.pools, self.rents, self.contents
 
     def key(self, asset: AssetDocument) -> str:
         """Return the key of the asset's lots."""
@@ -114,7 +121,7 @@ def with_gains(document: Portfolio, gains: AccountGains, *, spam: bool = False) 
     if gains.reason:
         issue = IssueDocument(ADAPTER, document.address, f"gains are not known: {gains.reason}")
         return _with_issues(document, [issue])
-    checked = account_closings(document, gains.lots.values(), gains.aliases, gains.shares, gains.pools, gains.rents)
+    checked = account_closings(document, gains.lots.values(), gains.aliases, *gains.positions)
     unclosed = {asset for asset, _ in unclosed_keys(checked)}
     shares, faults = _Shares.of(document, gains, checked), _missing(checked, gains)
     debts = OwedShares.of(
@@ -155,6 +162,7 @@ class _Shares:
     """
 
     lots: Mapping[str, RemainingLots]
+    of_shares: ShareLots
     unassigned: dict[
         tuple[str, bool], tuple[int, int | None]
     ]  # by key and inside: the amount without a part, the cost left
@@ -165,8 +173,11 @@ class _Shares:
         """Divide the costs among wallet and protocols by the amounts in a portfolio."""
         amounts_by_place: defaultdict[tuple[str, bool], int] = defaultdict(int)
         decimals: dict[str, int] = {}
+        of_shares = share_lots([document], gains.lots.values(), gains.contents, gains.aliases)
         for asset, is_inside in owned_assets(document):
-            amounts_by_place[gains.key(asset), is_inside] += raw_balance(asset)
+            if of_shares.raw(asset) == raw_balance(asset) != 0:
+                continue
+            amounts_by_place[gains.key(asset), is_inside] += raw_balance(asset) - of_shares.raw(asset)
             if asset.decimal != UNKNOWN:
                 decimals[gains.key(asset)] = int(asset.decimal)
         unassigned, faults = dict[tuple[str, bool], tuple[int, int | None]](), {}
@@ -197,7 +208,7 @@ class _Shares:
             inside_fault = protocols_fault(in_protocols, lots.deposited) if closing is None else closing.protocols_fault
             if in_protocols and inside_fault:
                 faults[key], unassigned[key, True] = inside_fault, (in_protocols, None)
-        return cls(gains.lots, unassigned, faults)
+        return cls(gains.lots, of_shares, unassigned, faults)
 
     def known_raw(self, key: str, raw: int) -> int:
         """Return how much of `raw` units of an asset has a cost; the rest was sent by others."""
@@ -207,7 +218,9 @@ class _Shares:
         return share(raw, lots.quantity, lots.quantity + lots.unasked)
 
     def take(self, key: str, raw: int, *, in_protocols: bool) -> int | None:
-        """Take the cost of `raw` units out of what remains; None if it is not known."""
+        """Take the cost of `raw` units out of what remains; None if it is not known, 0 for no units."""
+        if not raw and (key, in_protocols) not in self.unassigned:
+            return 0
         total, cost = self.unassigned[key, in_protocols]
         part = None if cost is None else share(cost, raw, total) if raw else 0
         self.unassigned[key, in_protocols] = total - raw, None if cost is None or part is None else cost - part
@@ -336,16 +349,29 @@ class _Tree:
         """
         if asset.spam is not UNSET:
             return NOT_KNOWN
-        key, raw = self.gains.key(asset), raw_balance(asset)
+        key, of_share = self.gains.key(asset), self.shares.of_shares.raw(asset)
+        raw = raw_balance(asset) - of_share
         cost = self.shares.take(key, raw, in_protocols=in_protocols)
         if cost is None or asset.value == UNKNOWN:
             return Sum(cost, None)
-        value_usd = Decimal(asset.value)
-        if (known_raw := self.shares.known_raw(key, raw)) < raw:
-            value_usd = min(
-                value_usd, amounts.value_of(amounts.amount(known_raw, int(asset.decimal)), Decimal(asset.price))
-            )
-        return Sum(cost, money(value_usd) - cost)
+        value = money(Decimal(asset.value))
+        if (known_raw := self.shares.known_raw(key, raw)) < raw_balance(asset):
+            value = money(value_of_part(asset, known_raw) or amounts.ZERO)
+        return Sum(cost, value - cost) + (self._share(asset) if of_share else NOTHING)
+
+    def _share(self, asset: AssetDocument) -> Sum:
+        """Return cost and open gain of the part of an asset that belongs to lots of a share; note their fault.
+
+        What others sent of the share is in neither.
+        """
+        shares = self.shares.of_shares
+        lots = shares.lots_of(asset)
+        if fault := lots.reason or (UNASKED if lots.unasked else ""):
+            self.faults[lots.asset] = fault
+        if not lots.quantity:
+            return NOTHING
+        cost, value = shares.cost(asset), shares.value(asset)
+        return Sum(cost, None if cost is None or value is None else value - cost)
 
     def _rewards(self, assets: Iterable[AssetDocument]) -> tuple[tuple[AssetDocument, ...], Sum]:
         """Return claimable assets with their gains, and the sum without spam; they have cost nothing so far."""

@@ -28,6 +28,7 @@ class Treatment:
         burn_addresses: Addresses that mint and burn.
         gas_holders: Contracts that keep coins of wallets for the gas of their operations (entry points).
         is_trusted: Returns False for contracts whose movements by others may be invented.
+        is_priced: Returns False for contracts that the settings name no price of.
         trade_value: Which side of a trade gives both their value, one of `TRADE_VALUES`.
         strengths: The strengths of prices, where they are no feeds.
     """
@@ -40,6 +41,7 @@ class Treatment:
     burn_addresses: Collection[str] = frozenset()
     gas_holders: Collection[str] = frozenset()
     is_trusted: Callable[[str], bool] = field(default=lambda contract: True)
+    is_priced: Callable[[str], bool] = field(default=lambda contract: True)
     trade_value: str = TRADE_VALUES[0]
     strengths: Strengths = field(default_factory=dict)
 
@@ -58,6 +60,7 @@ class RecordEntries:
         first_blocks: The block of the first record that moved an asset.
         last_blocks: The block of the last one.
         shares: Tokens that stood for deposits: portfolios show the deposits in their place.
+        contents: The assets that went into positions, by their open shares.
         pools: The tokens of open pool positions, with the quantities that went in.
         rents: Coins that open accounts need, by asset and wallet: they come back when the accounts are closed.
     """
@@ -68,6 +71,7 @@ class RecordEntries:
     first_blocks: dict[str, int] = field(default_factory=dict)
     last_blocks: dict[str, int] = field(default_factory=dict)
     shares: set[str] = field(default_factory=set)
+    contents: dict[str, frozenset[str]] = field(default_factory=dict)
     pools: list[dict[str, int]] = field(default_factory=list)
     rents: dict[tuple[str, str], int] = field(default_factory=dict)
 
@@ -124,6 +128,30 @@ class RecordRows:
         Its contract can log any movement, and the creator of a market sets its price.
         """
         return self.sender not in self.own_wallets and not self.treatment.is_trusted(row.chain_contract)
+
+    @property
+    def is_asked(self) -> bool:
+        """Return True if an own wallet sent the transaction or was called, or if something left it.
+
+        All else comes from others: anybody can send it, such as a share of a vault or a pool. What others can invent,
+        such as a transfer of nothing, did not leave.
+        """
+        if self.sender in self.own_wallets or self.record.recipient in (*self.own_wallets, *self.treatment.gas_holders):
+            return True
+        return any(self.quantity(row) and not self.is_doubtful(row) for row in self.external("out"))
+
+    def is_gift(self, row: MovedAsset) -> bool:
+        """Return True if others sent an asset without a price: one unit of it must not make a sum unknown.
+
+        An asset that the settings price lacks its price because of a failed read. What came over a bridge is no gift.
+        """
+        is_unpriced = row.value is None and not self.treatment.is_priced(row.chain_contract)
+        return is_unpriced and self.record.type != "BRIDGEIN" and not self.is_asked
+
+    def untrusted_assets(self) -> set[str]:
+        """Return the assets whose movements have no value: doubtful ones, and gifts without a price."""
+        rows = [row for row in (*self.record.assets_in, *self.record.assets_out) if self.is_doubtful(row)]
+        return {self.asset_of(row) for row in (*rows, *filter(self.is_gift, self.record.assets_in))}
 
     def senders(self, asset: str) -> set[str]:
         """Return who sent an asset that came."""

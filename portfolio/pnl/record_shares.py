@@ -50,7 +50,8 @@ class RecordShares:
     def is_share(self, asset: str, direction: str) -> bool:
         """Return True if an asset stands for a deposit: it came with one, or left with a withdrawal.
 
-        False if the same asset also moved the other way: then the difference counts.
+        False if the same asset also moved the other way: then the difference counts. False for a share that others
+        sent, or that they deposited for: it is acquired, and no part of own deposits.
         """
         if self.is_disposal:
             return False
@@ -59,7 +60,7 @@ class RecordShares:
         is_returned = direction == "out" and self._is_returned(asset)
         if not (is_interest or is_returned) and type_ not in (DEPOSITS if direction == "in" else WITHDRAWALS):
             return False
-        if direction == "in" and self.is_reward(asset):
+        if direction == "in" and (self.is_reward(asset) or not self.rows.is_asked):
             return False
         return not any(self.rows.asset_of(each) == asset for each in self.rows.of("out" if direction == "in" else "in"))
 

@@ -89,6 +89,7 @@ def entries_of(
             result.issues.append(IssueDocument("pnl", record.hash, UNREAD_CHANGES))
             result.entries[first:] = [with_unread_changes(each) for each in result.entries[first:]]
     result.shares.update(containers.by_share)
+    result.contents.update((key, frozenset(each.inside)) for key, each in containers.by_share.items() if each.units)
     result.pools.extend(containers.pools())
     for (asset, _), (wallet, raw) in containers.rents.items():
         result.rents[asset, wallet] = result.rents.get((asset, wallet), 0) + raw
@@ -125,9 +126,7 @@ class _Record:
         incoming, outgoing = self._net("in"), self._net("out")
         for asset in [each for each in incoming if each in outgoing]:
             net_off(incoming, outgoing, asset)
-        untrusted = {
-            self.rows.asset_of(row) for row in (*record.assets_in, *record.assets_out) if self.rows.is_doubtful(row)
-        }
+        untrusted = self.rows.untrusted_assets()
         for side in (*incoming.values(), *outgoing.values()):
             side.value = None if side.asset in untrusted or self.shares.has_unknown_burner(side.asset) else side.value
         in_positions = self._position_movements(incoming, outgoing)

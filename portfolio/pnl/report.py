@@ -269,9 +269,15 @@ class _Holding:
 
     @property
     def is_counted(self) -> bool:
-        """False for untrusted tokens that do not close: anybody could make the sums unknown by sending them."""
+        """False for what does not close, if it is not trusted or was sent by others."""
         closing = self.closing
-        return closing is None or closing.is_closed or self.current.is_trusted(self.lots.asset)
+        is_closed = closing is None or closing.is_closed
+        return is_closed or (self.current.is_trusted(self.lots.asset) and not self._is_unasked)
+
+    @property
+    def _is_unasked(self) -> bool:
+        """True if others sent all that remains of it."""
+        return bool(self.lots.unasked) and not self.lots.quantity
 
     @property
     def fault(self) -> str:
@@ -281,7 +287,7 @@ class _Holding:
             return self.lots.reason
         if closing.is_closed:
             return closing.protocols_fault
-        return UNASKED if self.lots.unasked and not self.lots.quantity else UNCLOSED
+        return UNASKED if self._is_unasked else UNCLOSED
 
     @property
     def cost(self) -> int | None:
@@ -297,6 +303,8 @@ class _Holding:
             raw += closing.held.in_protocols - closing.deposited  # what positions earned is not in the lots yet
         if not raw:
             return 0 if self.cost is not None else None
+        if not self.fault and (self.lots.asset, self.lots.wallet) in self.current.share_values:
+            return self.current.share_values[self.lots.asset, self.lots.wallet]
         if self.fault or self.price is None:
             return None
         value_usd = amounts.value_of(amounts.amount(raw, self.facts.decimals), self.price)

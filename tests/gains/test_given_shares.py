@@ -1,0 +1,108 @@
+"""Shares that others send or deposit for: units of their own, which change no gain of a deposit and hide none."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from chainfolio.cli.demo import protocols
+from chainfolio.localchain.deploy import WAD
+from chainfolio.localchain.evm import MAX, Tx, tx
+from chainfolio.portfolio.pnl.entries import UNASKED
+from tests.gains.conftest import World
+from tests.gains.ledger import Wallet
+from tests.gains.scripted import approve, contract
+from tests.gains.test_uniswap_v2 import Liquidity, change_liquidity
+from tests.gains.test_yearn_v2 import FILE
+
+pytestmark = pytest.mark.node
+USDC = 10**6
+TRANSFER = "transfer(address,uint256)"
+SUPPLY = "supply(address,uint256,address,uint16)"
+
+
+def supply(world: World, payer: str, raw: int, owner: str) -> list[Tx]:
+    """Lend USDC, perhaps for another account."""
+    pool, usdc = world.contract("Pool"), world.contract("USDC")
+    approval = tx(payer, usdc, "approve(address,uint256)", pool, MAX)
+    return [approval, tx(payer, pool, SUPPLY, usdc, raw, owner, 0, gas=2_000_000)]
+
+
+def give(world: World, giver: Wallet, me: Wallet, share: str, raw: int) -> None:
+    """Send a share to a wallet without its consent."""
+    world.node.settle([tx(giver.address, share, TRANSFER, me.address, raw)])
+
+
+def assert_known(world: World, me: Wallet) -> None:
+    """The wallet's gains are those of its ledger, beside units in no sum, also in its portfolio."""
+    report, _ = world.read(me)
+    assert report.unknown.keys() <= {UNASKED}, report.unknown
+    assert {each.symbol for each in report.unexplained if each.place == "protocols"} == set()
+    portfolio = world.portfolio(me)
+    for name, expected in (("total_cost_basis", me.ledger.cost), ("closed_pnl", me.ledger.closed)):
+        assert Decimal(getattr(report, name)).quantize(Decimal("0.01")) == round(Decimal(float(expected)), 2), name
+        assert Decimal(getattr(portfolio, name)).quantize(Decimal("0.01")) == round(Decimal(float(expected)), 2), name
+    assert abs(Decimal(report.open_pnl)) < Decimal("0.01"), "no price has changed"
+    assert abs(Decimal(portfolio.open_pnl)) < Decimal("0.01")
+
+
+@pytest.fixture
+def demo(world: World) -> World:
+    """The chain with the files of its protocols."""
+    world.files.update(protocols(world.deployment))
+    return world
+
+
+@pytest.mark.parametrize("has_deposit", [False, True], ids=["no deposit", "deposit"])
+def test_dust_of_a_share_leaves_all_gains_known(demo: World, has_deposit: bool) -> None:
+    giver, me = (demo.wallet(WETH=5 * WAD, USDC=50_000 * USDC) for _ in range(2))
+    liquidity = Liquidity(demo, giver)
+    next(change_liquidity(demo, liquidity))
+    giver.do(*supply(demo, giver.address, 10_000 * USDC, giver.address))
+    own = Liquidity(demo, me)
+    if has_deposit:
+        next(change_liquidity(demo, own))
+        me.do(*supply(demo, me.address, 8_000 * USDC, me.address))
+    for share, raw in (("UniswapV2Pair WETH/USDC", 1), ("UniswapV2Pair WETH/USDC", 10**11), ("aUSDC", 7 * USDC)):
+        give(demo, giver, me, demo.contract(share), raw)
+    demo.node.settle(supply(demo, giver.address, 5 * USDC, me.address))
+    assert_known(demo, me)
+    demo.files.clear()
+
+
+def test_redeemed_dust_is_sold_apart_from_the_deposit(demo: World) -> None:
+    giver, me = (demo.wallet(USDC=50_000 * USDC) for _ in range(2))
+    giver.do(*supply(demo, giver.address, 10_000 * USDC, giver.address))
+    me.do(*supply(demo, me.address, 8_000 * USDC, me.address))
+    give(demo, giver, me, demo.contract("aUSDC"), 7 * USDC)
+    pool, usdc = demo.contract("Pool"), demo.contract("USDC")
+    me.do(tx(me.address, pool, "withdraw(address,uint256,address)", usdc, MAX, me.address, gas=2_000_000))
+    report, _ = demo.read(me)
+    sold = {(each.symbol, each.amount, each.proceeds, each.gain) for each in report.gains if each.kind == "sell"}
+    assert sold == {("ausdc", "7", "7", "N/A")}
+    assert (report.closed_pnl, report.income, report.unexplained) == ("0", "0", ())
+    (held,) = [each for each in report.holdings if each.symbol == "usdc"]
+    assert Decimal(held.amount) == 50_007
+    assert abs(Decimal(held.total_cost_basis) - 50_007 - Decimal(float(me.fee))) < Decimal("0.01")
+    demo.files.clear()
+
+
+@pytest.mark.parametrize("has_deposit", [False, True], ids=["no deposit", "deposit"])
+def test_dust_of_a_vault_that_a_file_names_makes_no_sum_unknown(stage: World, has_deposit: bool) -> None:
+    vault, stranger = contract(stage, "yvDAI"), stage.wallet()
+    stage.files["yearn"] = FILE.format(vault.address)
+    me = stage.wallet(DAI=12_000 * WAD)
+    approve(me, vault, "DAI")
+    if has_deposit:
+        steps = [vault.take(me, "DAI", 9_000 * WAD), vault.issue(me, 9_000 * WAD)]
+        vault.act(me, "deposit(uint256)", 9_000 * WAD, steps=steps)
+    vault.script("poke()", [vault.give(me, contract(stage), 1)])
+    stage.node.settle([tx(stranger.address, vault.address, "poke()", gas=1_000_000)])
+    steps = [vault.burn(me, 9_000 * WAD + 1), vault.pay(me, "DAI", 9_000 * WAD)]
+    if has_deposit:
+        vault.act(me, "withdraw(uint256)", 9_000 * WAD + 1, steps=steps)
+    report, _ = stage.read(me)
+    assert (report.open_pnl, report.income) == ("0", "0")
+    assert abs(Decimal(report.closed_pnl)) < Decimal("0.01")
+    assert report.unknown == {UNASKED: 1}

@@ -1,0 +1,105 @@
+"""Lots of shares that portfolios show as positions: their part of each asset, beside the part of deposits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.pnl.closing import NO_LOTS, UNSEEN, account_closings
+from chainfolio.portfolio.pnl.entries import UNASKED
+from chainfolio.portfolio.pnl.gains import RemainingLots
+from chainfolio.portfolio.pnl.in_portfolio import AccountGains, with_gains
+from chainfolio.portfolio.pnl.record_rows import RecordEntries, Treatment
+from chainfolio.portfolio.pnl.records import entries_of
+from chainfolio.portfolio.pnl.share_lots import share_lots
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
+from chainfolio.portfolio.valuation import valuate
+from tests.portfolio.examples import ALICE, CHAINS, erc20, snapshot
+from tests.portfolio.test_pnl_in_portfolio import KEYS, issues, position, usd
+from tests.portfolio.test_pnl_records import ME, NOBODY, OTHER, POOL, asset, brief, record
+
+SHARE, SECOND = (erc20("0x" + digits * 20, 18, "SHARE") for digits in ("5a", "5b"))
+SHARE_KEY, SECOND_KEY = (f"ethereum:{each.asset.shown_contract}" for each in (SHARE, SECOND))
+DEPOSITED = {SHARE_KEY: frozenset({KEYS["USDC"]})}
+
+
+def document(supplied: Mapping[str, int], balances: tuple[int, ...] = (100,)) -> Portfolio:
+    """A portfolio with one position, which replaces one or two shares."""
+    shares = tuple(zip((SHARE.asset, SECOND.asset), balances, strict=False))
+    replacing = replace(position(dict(supplied)), shares=shares)
+    return portfolio(ALICE, replace(valuate([snapshot()]), positions=(replacing,)), CHAINS, updated_ms=1)
+
+
+def lots(quantity: int = 0, cost: str = "0", *, unasked: int = 0, key: str = SHARE_KEY) -> RemainingLots:
+    return RemainingLots(key, "", quantity, usd(cost), unasked=unasked)
+
+
+def deposit(raw: int, cost: str) -> RemainingLots:
+    return RemainingLots(KEYS["USDC"], "", raw, usd(cost), deposited=raw)
+
+
+def parts(shown: Portfolio, *remaining: RemainingLots, contents: Mapping[str, frozenset[str]]) -> dict[str, int]:
+    """Return the parts for lots by symbol."""
+    result = share_lots([shown], remaining, contents, {})
+    return {each.symbol: raw for each, _, raw in result.assets.values()}
+
+
+def read(*records: TransactionRecord) -> RecordEntries:
+    """Return the entries of transactions, where only one token has a price by the settings."""
+    treatment = Treatment(burn_addresses={NOBODY}, is_priced=lambda contract: contract == "chain:usd")
+    return entries_of(records, [ME], treatment)
+
+
+def test_a_part_is_that_of_the_lots_in_all_units_of_the_share() -> None:
+    shown = document({"USDC": 1_000_000, "DAI": 500})
+    assert parts(shown, lots(unasked=20), contents=DEPOSITED) == {"usdc": 200_000, "dai": 100}
+    assert parts(shown, lots(unasked=300), contents=DEPOSITED) == {"usdc": 1_000_000, "dai": 500}
+    assert parts(shown, contents=DEPOSITED) == {}
+
+
+def test_growth_of_a_share_without_a_deposit_belongs_to_its_lots_up_to_a_half() -> None:
+    shown = document({"USDC": 1_000_000})
+    assert parts(shown, lots(unasked=70), contents={}) == {"usdc": 1_000_000}
+    assert parts(shown, lots(unasked=20), contents={}) == {"usdc": 200_000}
+    dust = account_closings(shown, [lots(unasked=20)], {})
+    assert {key[0]: each.protocols_fault for key, each in dust.items()} == {KEYS["USDC"]: UNSEEN, SHARE_KEY: ""}
+    assert dust[SHARE_KEY, ""].difference == 80
+
+
+def test_of_several_shares_the_one_without_a_deposit_stands_for_the_other_asset() -> None:
+    shown = document({"USDC": 1_000_000, "DAI": 500}, (100, 60))
+    given = [lots(unasked=10), lots(unasked=60, key=SECOND_KEY)]
+    assert parts(shown, *given, contents=DEPOSITED) == {"usdc": 100_000, "dai": 500}
+    assert parts(shown, *given, contents={}) == {}, "the first one has grown too much"
+    assert parts(shown, lots(unasked=100), given[1], contents={}) == {"usdc": 1_000_000, "dai": 500}
+    assert parts(shown, lots(100), given[1], contents={}) == {}, "which of them was bought?"
+
+
+def test_bought_shares_have_their_own_cost_and_gain_in_a_portfolio() -> None:
+    remaining = {each.asset: each for each in (deposit(80 * 10**6, "70"), lots(20, "15"))}
+    filled = with_gains(document({"USDC": 110 * 10**6}), AccountGains(remaining, contents=DEPOSITED))
+    assert (filled.total_cost_basis, filled.open_pnl) == ("85", "25")
+    assert issues(filled) == []
+
+
+def test_units_that_others_sent_are_in_no_sum_of_a_portfolio() -> None:
+    remaining = {each.asset: each for each in (deposit(80 * 10**6, "70"), lots(10, "15", unasked=10))}
+    filled = with_gains(document({"USDC": 100 * 10**6}), AccountGains(remaining, contents=DEPOSITED))
+    assert (filled.total_cost_basis, filled.open_pnl) == ("85", "5")
+    assert issues(filled) == [(SHARE_KEY, f"its gain is not known: {UNASKED}")]
+    assert NO_LOTS not in {each.reason for each in filled.issues}
+
+
+def test_shares_without_a_price_that_others_send_or_mint_are_no_deposit_of_the_owner() -> None:
+    own = record("DEPOSIT", [asset("share", "9", other=NOBODY)], [asset("usd", "9", "9", POOL)], hash="0x1")
+    for type_, giver in (("TRANSFERIN", OTHER), ("DEPOSIT", NOBODY), ("AIRDROP", NOBODY)):
+        dust = record(type_, [asset("share", "4", other=giver)], [], sender=OTHER, hash="0x2")
+        result = read(own, dust)
+        assert brief(result.entries) == {("deposit", "usd", 9, 9), ("unasked", "share", 4, None)}
+        assert result.contents == {"chain:share": frozenset({"chain:usd"})}
+    forged = record("SWAP", [asset("share", "4")], [asset("usd", "0", "0")], sender=OTHER, recipient=OTHER, hash="0x3")
+    assert ("unasked", "share", 4, None) in brief(read(own, forged).entries)
+    missing = record("TRANSFERIN", [asset("usd", "4")], [], sender=OTHER, hash="0x4")
+    assert brief(read(missing).entries) == {("received", "usd", 4, None)}
