@@ -35,13 +35,13 @@ from chainfolio.portfolio.metrics.exposure import Exposure, exposure
 from chainfolio.portfolio.metrics.flows import CONTAINED, ValuationScope, flow_of
 from chainfolio.portfolio.metrics.report import FlowDocument, PerformanceData, PerformanceDocument, document
 from chainfolio.portfolio.metrics.value_series import Flow, value_series
+from chainfolio.portfolio.pnl.transaction_records import TransactionRecord, record_of
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
     from chainfolio.contracts import Issue
     from chainfolio.portfolio.document import IssueDocument
-    from chainfolio.portfolio.transactions import TransactionDocument
 
 log = logging.getLogger("chainfolio.engine")
 NO_EXPOSURE: Final = Exposure({}, {}, {}, frozenset(), {})
@@ -227,7 +227,7 @@ def _exposure(history: History, chains: Sequence[Chain], accounts: Sequence[Acco
 
 # --- what came and left between them ----------------------------------------------------------------------------------
 
-FlowRecord = tuple[Flow, "TransactionDocument"]
+FlowRecord = tuple[Flow, TransactionRecord]
 
 
 async def _flows(
@@ -273,7 +273,7 @@ async def _flows(
         reasons = "; ".join(f"{each.subject}: {each.reason}" for each in page.issues)
         faults[midnight_us(days[-1])].append(f"what came from outside may not be known whole: {reasons}")
     flows, is_trusted = [], cache(source.is_trusted_contract)
-    for before, after, records in _by_period(days, page.transactions):
+    for before, after, records in _by_period(days, map(record_of, page.transactions)):
         parts = (holdings[before][part] | holdings[after][part] for part in range(3))
         scope = ValuationScope(*parts)
         for record in records:
@@ -281,12 +281,12 @@ async def _flows(
             if value is None:
                 faults[midnight_us(after)].append(reason)
             elif value:
-                flows.append((Flow(_time_us(record), value), record))
+                flows.append((Flow(record.time_us, value), record))
     return flows, _shorten(faults), page.issues
 
 
 async def _flow_value(
-    record: TransactionDocument,
+    record: TransactionRecord,
     wallets: Collection[str],
     scope: ValuationScope,
     is_trusted: Callable[[str], bool],
@@ -308,7 +308,7 @@ async def _flow_value(
     if value is None:
         return (
             None,
-            f"what {record.hash} moved has no known worth at block {record.block_number} of {record.chain.key}",
+            f"what {record.hash} moved has no known worth at block {record.height} of {record.chain}",
         )
     return value, ""
 
@@ -321,8 +321,8 @@ def _changes(holdings: HoldingsByDay, before: date, after: date) -> list[str]:
 
 
 def _by_period(
-    days: Sequence[date], records: Sequence[TransactionDocument]
-) -> Iterable[tuple[date, date, list[TransactionDocument]]]:
+    days: Sequence[date], records: Iterable[TransactionRecord]
+) -> Iterable[tuple[date, date, list[TransactionRecord]]]:
     """Yield each day, the next one in `days`, and the records between their midnights (UTC).
 
     Records before the first day are yielded with it; those from the last midnight on are left out.
@@ -331,11 +331,11 @@ def _by_period(
         days: Ascending.
         records: In any order.
     """
-    ordered = sorted(records, key=_time_us)
+    ordered = sorted(records, key=lambda record: record.time_us)
     position = 0
     for before, after in pairwise(days):
         first = position
-        while position < len(ordered) and _time_us(ordered[position]) < midnight_us(after):
+        while position < len(ordered) and ordered[position].time_us < midnight_us(after):
             position += 1
         yield before, after, ordered[first:position]
 
@@ -352,16 +352,12 @@ def _shorten(faults: Mapping[int, list[str]]) -> dict[int, list[str]]:
     }
 
 
-def _time_us(record: TransactionDocument) -> int:
-    return int(record.timestamp) * 1_000_000
-
-
-def _document(flow: Flow, record: TransactionDocument, conversion: Conversion) -> FlowDocument:
+def _document(flow: Flow, record: TransactionRecord, conversion: Conversion) -> FlowDocument:
     """Return a flow with its value in the currency, by the rate of its time."""
     return FlowDocument(
         time=f"{datetime.fromtimestamp(flow.time_us // 1_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}",
-        chain=record.chain.key,
-        wallet=record.user.address,
+        chain=record.chain,
+        wallet=record.wallet,
         transaction=record.hash,
         type=record.type,
         value=amounts.text(conversion.value(flow.value, flow.time_us)),

@@ -7,15 +7,13 @@ and money from its sale comes in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from decimal import Decimal
 from typing import Final, NamedTuple
 
 from chainfolio import amounts
-from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.record_kinds import DEPOSITS, WITHDRAWALS
-from chainfolio.portfolio.pnl.transaction_records import asset_key
-from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+from chainfolio.portfolio.pnl.transaction_records import MovedAsset, TransactionRecord
 
 EARNED: Final = frozenset({"CLAIM", "COLLECT"})  # earned by positions in a protocol: a gain, and no flow
 ONE_WAY: Final = frozenset({"TRANSFERIN", "TRANSFEROUT", "BRIDGEIN", "BRIDGEOUT", "DONATION", "EXPENSE", "AIRDROP"})
@@ -39,21 +37,21 @@ class ValuationScope(NamedTuple):
 class NetMovement(NamedTuple):
     """The net movement of one asset, with its contract as `chain:contract`.
 
-    `amount` and `value` are negative if more left than came, and None if not known.
+    `raw` (smallest units) and `value` are negative if more left than came, and None if not known.
     """
 
     contract: str
-    amount: Decimal | None
+    raw: int | None
     value: Decimal | None
 
     @property
     def is_inflow(self) -> bool:
         """True if more came than left, or if the amount is not known."""
-        return self.amount is None or self.amount > 0
+        return self.raw is None or self.raw > 0
 
 
 def flow_of(
-    record: TransactionDocument, own_wallets: Collection[str], scope: ValuationScope, is_trusted: Callable[[str], bool]
+    record: TransactionRecord, own_wallets: Collection[str], scope: ValuationScope, is_trusted: Callable[[str], bool]
 ) -> Decimal | None:
     """Return the external flow of one wallet's transaction, in USD at its block; negative if value left.
 
@@ -74,7 +72,7 @@ def flow_of(
     directions = {net.is_inflow for net in movements.values()}
     if record.type in EARNED and directions == {True}:
         return amounts.ZERO
-    if record.type not in ONE_WAY | EXCHANGES and record.protocol.key in scope.protocols:
+    if record.type not in ONE_WAY | EXCHANGES and record.protocol in scope.protocols:
         return amounts.ZERO
     in_scope = {key: net for key, net in movements.items() if _is_in_scope(key, net, scope)}
     if record.type in CONTAINED and in_scope.keys() <= set(scope.contained):
@@ -108,27 +106,21 @@ def _trusted_movements(
             yield key, net._replace(value=None)
 
 
-def _net_movements(record: TransactionDocument, own_wallets: Collection[str]) -> Iterator[tuple[str, NetMovement]]:
+def _net_movements(record: TransactionRecord, own_wallets: Collection[str]) -> Iterator[tuple[str, NetMovement]]:
     """Yield the net movement of each asset between own wallets and others, unless it is zero.
 
     Movements between own wallets are left out. Amounts or values are None if one of them is unknown.
     """
-    rows_by_asset: dict[str, list[tuple[TransactionAssetDocument, int]]] = {}
+    rows_by_asset: dict[str, list[tuple[MovedAsset, int]]] = {}
     for assets, sign in ((record.assets_in, 1), (record.assets_out, -1)):
         for asset in assets:
             if (asset.sender if sign > 0 else asset.recipient) not in own_wallets:
-                rows_by_asset.setdefault(asset_key(asset), []).append((asset, sign))
+                rows_by_asset.setdefault(asset.key, []).append((asset, sign))
     for key, rows in rows_by_asset.items():
-        balances, values = ([(getattr(row, name), sign) for row, sign in rows] for name in ("balance", "value"))
-        net = NetMovement(rows[0][0].chain_contract, _sum(balances), _sum(values))
-        if net.amount != 0:
-            yield key, net
-
-
-def _sum(parts: Iterable[tuple[str, int]]) -> Decimal | None:
-    """Return the sum of signed amounts, None if one is unknown."""
-    all_parts = list(parts)
-    if any(text == UNKNOWN for text, _ in all_parts):
-        return None
-    numbers = [(Decimal(text), sign) for text, sign in all_parts]
-    return amounts.total([number if sign > 0 else number.copy_negate() for number, sign in numbers])
+        raws = [row.raw * sign for row, sign in rows if row.raw is not None]
+        usd = [(row.value, sign) for row, sign in rows if row.value is not None]
+        values = [value if sign > 0 else value.copy_negate() for value, sign in usd]  # exact, whatever the context
+        raw = sum(raws) if len(raws) == len(rows) else None
+        value = amounts.total(values) if len(values) == len(rows) else None
+        if raw != 0:
+            yield key, NetMovement(rows[0][0].chain_contract, raw, value)

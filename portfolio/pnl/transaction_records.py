@@ -41,7 +41,10 @@ class MovedAsset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One transaction of one wallet, with the assets that it moved and the fee that its sender paid."""
+    """One transaction of one wallet, with the assets that it moved and the fee that its sender paid.
+
+    `protocol` is the key of the protocol that was used, `unknown` for other contracts.
+    """
 
     hash: str
     chain: str
@@ -50,6 +53,7 @@ class TransactionRecord(msgspec.Struct, frozen=True, kw_only=True):
     sender: str
     recipient: str
     wallet: str
+    protocol: str
     type: TransactionType
     fee: MovedAsset
     assets_in: tuple[MovedAsset, ...] = ()
@@ -71,6 +75,7 @@ def record_of(document: TransactionDocument) -> TransactionRecord:
         sender=document.sender,
         recipient=document.recipient,
         wallet=document.user.address,
+        protocol=document.protocol.key,
         type=document.type,
         fee=moved_asset(document.native_asset_fees),
         assets_in=tuple(map(moved_asset, document.assets_in)),
