@@ -19,6 +19,7 @@ from chainfolio.engine.requests.days import days_between, read_day_values, today
 from chainfolio.engine.requests.portfolios import portfolios
 from chainfolio.engine.requests.reconciliations import Extent, on_each_chain, reconciliations
 from chainfolio.engine.requests.transactions import transaction_filter
+from chainfolio.engine.results import MAX_PAGE
 from chainfolio.errors import BadRequest, ChainfolioError
 from chainfolio.exports.approval_rows import SHEET as APPROVAL_COLUMNS
 from chainfolio.exports.approval_rows import approval_rows, document
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from chainfolio.engine.service import Engine
     from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 
-MAX_TRANSACTIONS: Final = 250
 MAX_SQL_ROWS: Final = 200
 SQL_SECONDS: Final = 20
 
@@ -112,8 +112,8 @@ class Tools:
         self, address: str, chain: str = "", first: str = "", last: str = "", limit: int = 15, detail: bool = False
     ) -> str:
         """List a wallet's transactions, the newest first: type, protocol, what came and went, and the fee."""
-        if not 1 <= limit <= MAX_TRANSACTIONS:
-            raise BadRequest("limit", f"{limit} is not between 1 and {MAX_TRANSACTIONS}")
+        if not 1 <= limit <= MAX_PAGE:
+            raise BadRequest("limit", f"{limit} is not between 1 and {MAX_PAGE}")
         accounts = await self._accounts([address], chain)
         question = transaction_filter(chain or None, limit, 0, first or None, last or None)
         page = await self._engine.transactions(accounts, question)

@@ -22,7 +22,7 @@ SLACK_S: Final = 7_200  # rows are deleted some time after their end
 
 
 def state_bounds(state: State, streams: int, keep_days: int) -> list[Bound]:
-    """Return the bounds of a state store: ages of rows that are deleted, and sizes of its files if it is in SQLite.
+    """Return the bounds of a state store: ages of rows to delete, and sizes of SQLite's files.
 
     A store that does not answer has none: its health is a metric of its own.
 

@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             show_json(estimates)
         else:
-            _show_estimates(estimates)
+            _print_estimates(estimates)
         return 0
     reconciliations = with_system(
         options, lambda system: _each_chain(system, options, partial(_reconcile_chain, extent))
@@ -120,8 +120,11 @@ async def _estimate(
     return [await estimate(reconciler, addresses, options.first, options.last, system.environment.clock)]
 
 
-def _show_estimates(estimates: Sequence[dict[str, Any]]) -> None:
-    """Print the cost of each comparison: balances, blocks, requests, bytes, time and their uncertainty."""
+def _print_estimates(estimates: Sequence[dict[str, Any]]) -> None:
+    """Print two sentences for the comparison of each chain: the cost, and how far it may be off.
+
+    The second one also has the number of assets that differ between checkpoints, and of requests that compared them.
+    """
     for each in estimates:
         print_wrapped(
             f"{each['chain']}: about {each['balances']:,} balances over {each['blocks']:,} blocks, "

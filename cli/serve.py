@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         greeting = ""
         try:
             config = _settings(options)
-        except BadSettings as error:  # somebody is editing the file
+        except BadSettings as error:  # the file is being edited
             log.error("the settings are not valid, so the old ones stay", why=str(error))
     return 0
 
@@ -112,7 +112,11 @@ def _added_to(options: argparse.Namespace, config: Settings) -> Path | None:
 
 
 async def answering(config: Settings, file: Path | None = None) -> App:
-    """Return the app of the HTTP API without indexing. The dashboard may add chains to the settings `file`."""
+    """Return the app of the HTTP API without indexing.
+
+    Args:
+        file: Settings to which the dashboard may add chains.
+    """
     return _app(config, file, work=False)
 
 

@@ -24,6 +24,7 @@ from chainfolio.cli.common import (
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.names import account_of
 from chainfolio.engine.requests.transactions import joined_pages, transaction_filter, transaction_pages
+from chainfolio.engine.results import MAX_PAGE
 from chainfolio.engine.service import Engine
 from chainfolio.errors import BadRequest
 from chainfolio.portfolio.document import UNKNOWN
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 COLUMNS = (("time (UTC)", ""), ("type", ""), ("protocol", ""), ("in", "right"), ("out", "right"), ("fee", "right"))
 LIMIT = 25
-MAX_LIMIT = 250  # as over HTTP
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -89,9 +89,9 @@ def _question(options: argparse.Namespace) -> TransactionFilter:
         raise BadRequest("limit", "--all has no limit", remedy="leave out one of the two")
     if options.json and options.csv:
         raise BadRequest("csv", "--json and --csv are two forms of one answer", remedy="leave out one of the two")
-    limit = MAX_LIMIT if options.all else LIMIT if options.limit is None else options.limit
-    if not 1 <= limit <= MAX_LIMIT:
-        raise BadRequest("limit", f"{limit} is not between 1 and {MAX_LIMIT}", remedy="--all reads every page")
+    limit = MAX_PAGE if options.all else LIMIT if options.limit is None else options.limit
+    if not 1 <= limit <= MAX_PAGE:
+        raise BadRequest("limit", f"{limit} is not between 1 and {MAX_PAGE}", remedy="--all reads every page")
     return transaction_filter(options.chain, limit, options.offset, options.first, options.last)
 
 

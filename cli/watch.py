@@ -17,10 +17,10 @@ from chainfolio.cli.index import watcher
 from chainfolio.cli.names import accounts_of
 from chainfolio.cli.progress_bar import clock
 from chainfolio.cli.status import of_account, show_accounts
-from chainfolio.cli.transactions import LIMIT, MAX_LIMIT
+from chainfolio.cli.transactions import LIMIT
 from chainfolio.engine.gains.pnl import PnlRequest, pnl
 from chainfolio.engine.named_accounts import chains_of
-from chainfolio.engine.results import TransactionFilter
+from chainfolio.engine.results import MAX_PAGE, TransactionFilter
 from chainfolio.engine.service import Engine
 from chainfolio.errors import BadRequest, ChainfolioError, Locked
 from chainfolio.indexer.account_estimate import estimate
@@ -94,7 +94,7 @@ async def _prepare(system: System, options: argparse.Namespace) -> None:
         *(
             partial(Engine.transactions, accounts=[account], filters=TransactionFilter(limit, 0, networks=networks))
             for account in accounts
-            for limit in (LIMIT, MAX_LIMIT)
+            for limit in (LIMIT, MAX_PAGE)
         ),
     ]
     with contextlib.suppress(ChainfolioError, TimeoutError):

@@ -67,7 +67,7 @@ class Gateways:
         return metadata
 
     async def _fetch_all(self, urls: Mapping[str, str]) -> dict[str, NftMetadata]:
-        """Return the files at URLs. One may take half of the time of all, so that slow ones leave time for others."""
+        """Return the files at URLs. One may take at most half of the time of all."""
         timeout_s = self.settings.timeout_s
         named = {host: GuardedSessions(Reachable([host] if host else [])) for host in map(self._gateway_host, urls)}
 

@@ -182,7 +182,7 @@ class _Ledger:
         """
         protocol = "" if each.protocol == UNKNOWN_PROTOCOL else f" {each.protocol.name}"
         narration = f"{each.type.lower()}{protocol}"
-        yield from self._entry(each, narration, self._netted(each), FEES if each.type == "FAILED" else SENT)
+        yield from self._entry(each, narration, self._net_movements(each), FEES if each.type == "FAILED" else SENT)
         fee = Decimal(each.fees) if each.fees != UNKNOWN else Decimal()
         if each.sender == each.user.address and fee:
             key = _key(each.native_asset_fees)
@@ -190,10 +190,11 @@ class _Ledger:
             paid = Movement(_account(each.chain.key), key, amounts.EXACT.minus(fee), price)
             yield from self._entry(each, "fee", [paid], FEES)
 
-    def _netted(self, each: TransactionDocument) -> list[Movement]:
-        """Return one movement per account and asset of a transaction, without those that net to zero.
+    def _net_movements(self, each: TransactionDocument) -> list[Movement]:
+        """Return the net movement of each ledger account and asset of a transaction, without those of zero.
 
-        Unknown amounts and movements between own wallets are left out. Received and sent amounts have opposite signs.
+        All wallets share one account of a chain. Assets that stay staked are in `STAKED`. Received amounts are
+        positive. Unknown amounts, movements between own wallets and the fee are left out.
         """
         quantities: defaultdict[tuple[str, AssetKey], Decimal] = defaultdict(Decimal)
         prices: dict[AssetKey, Decimal | None] = {}

@@ -47,7 +47,10 @@ class ChecksumWriter:
         self._footer_hash: Any = None  # set by `seal`
 
     def write(self, data: bytes) -> int:
-        """Write bytes. Return their number."""
+        """Write bytes, add them to the checksums, and return their number.
+
+        Until `seal`, each block of `BLOCK` bytes gets a CRC-32. Afterwards, bytes count to the digest of the footer.
+        """
         self._file.write(data)
         view = memoryview(data).cast("B")
         self._size += len(view)

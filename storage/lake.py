@@ -326,7 +326,7 @@ class Lake(LakeReader):
                 # Not updated first: a conflict with newer commits makes this one fail, and is handled below.
                 handle = self._writers.get(table.name) or self._writer(table)
                 before = -1 if handle is None else handle.version()
-                handle = handle or self._created(table)
+                handle = handle or self._create_table(table)
                 check_revision(table, handle)
                 if batch is not None and last_batch(handle, batch[0]) >= batch[1]:
                     # An object store may have made this commit although its answer was lost. Files that no commit
@@ -356,7 +356,7 @@ class Lake(LakeReader):
             self._writers.pop(table.name, None)
             return self._open_newest(self._writers, table)
 
-    def _created(self, table: Table) -> DeltaTable:
+    def _create_table(self, table: Table) -> DeltaTable:
         """Create the table on disk unless it exists, and return it."""
         try:
             DeltaTable.create(

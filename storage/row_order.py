@@ -40,11 +40,14 @@ def _difference(actual: Any, expected: Any) -> str:
 
 def in_order(table: Table, rows: pa.Table) -> pa.Table:
     """Return rows sorted in the table's order."""
-    return rows if _in_order(table, rows) else _sorted(table, rows)
+    return rows if _is_in_order(table, rows) else _sorted(table, rows)
 
 
-def _in_order(table: Table, rows: pa.Table) -> bool:
-    """Return True if rows are in the table's order, like rows that come from a node."""
+def _is_in_order(table: Table, rows: pa.Table) -> bool:
+    """Return True if the rows of one partition are in the table's order.
+
+    Columns of the partition are not compared.
+    """
     tied = np.ones(max(0, len(rows) - 1), np.bool_)
     for name in table.order:
         if name in table.partitions:

@@ -183,7 +183,7 @@ def _limit_costs(reads: list[PendingRead], budget: Budget) -> None:
     budget.end_round()
     for read in reads:
         if read.untrusted:
-            read.result = budget.answer(read.to, is_alone=read.alone) if read.result is None else read.result
+            read.result = budget.refusal(read.to, is_alone=read.alone) if read.result is None else read.result
         elif read.gas == MORE_GAS and not read.alone:
             heavy += 1
             if read.result is None and heavy > MAX_HEAVY:

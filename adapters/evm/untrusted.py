@@ -58,10 +58,13 @@ class Budget:
         self.call_rounds += self.is_called
         self.is_called = False
 
-    def answer(self, contract: str, *, is_alone: bool = False) -> Unknown | None:
-        """Return why a contract is no longer read; None if it still may be.
+    def refusal(self, contract: str, *, is_alone: bool = False) -> Unknown | None:
+        """Return why a contract may not be read in this round; None if it may.
 
-        `is_alone`: it has a call to itself, sent after those of the scanner, whose rounds do not count for it.
+        All contracts share the gas and the rounds. Only `burnt` is by contract. Nothing is charged.
+
+        Args:
+            is_alone: The read is a separate call. It needs `READ_GAS`, and the limit of rounds does not apply.
         """
         if contract in self.burnt:
             return BURNT

@@ -20,12 +20,13 @@ STAKE_PROGRAM: Final = {
 
 
 def selector(function: str) -> bytes:
-    """Return the selector of a function such as `solana:sharedAccountsRoute()`.
+    """Return the first `SELECTOR_SIZE` bytes of the data of instructions that call a function.
 
-    A name without the prefix `solana:` is a function of another kind of chain, and its selector matches no instruction.
+    Functions of the stake program have a number, such as `solana:splitStake()`. Others have Anchor's hash of the name
+    in snake case. A function of another kind of chain, without the prefix, has a hash that matches no instruction.
     """
     kind, _, name = function.removesuffix("()").partition(":")
-    if name in STAKE_PROGRAM:
+    if kind == "solana" and name in STAKE_PROGRAM:
         return STAKE_PROGRAM[name].to_bytes(SELECTOR_SIZE, "little")
     snake = re.sub("(?<!^)(?=[A-Z])", "_", name).lower()
     preimage = f"global:{snake}" if kind == "solana" else function

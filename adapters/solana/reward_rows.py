@@ -157,7 +157,14 @@ class RewardRows:
     async def _read_epoch(
         self, schedule: Schedule, epoch: int, stakes: Sequence[str]
     ) -> list[tuple[str, Reward]] | None:
-        """Read the rewards of stake accounts in an epoch; None if they are not served, or impossible."""
+        """Read the rewards that stake accounts got for an epoch; None if they are not known.
+
+        Accounts without a reward are left out. None if no endpoint serves rewards or has the old block that paid them,
+        or if an answer is wrong.
+
+        Raises:
+            NoRewardBlock: No endpoint has the block that paid them, which is so recent that the node may be behind.
+        """
         node, first_slot = self.node, schedule.first(epoch + 1)
         results: dict[RewardRead, Reward | None] = {}
         for first in range(0, len(stakes), PAGE):

@@ -201,9 +201,9 @@ def token_uris(facts: Facts, collectibles: Sequence[Asset]) -> Plan[list[TokenUr
 
 
 def _decode_token(asset: Asset, results: Sequence[Result]) -> Token:
-    """Return a token from the results of symbol, name and decimals.
+    """Return a token from the results of symbol, name and decimals, each of which is decoded alone.
 
-    A text that could not be read is empty; decimals are then None.
+    An unreadable text is empty. Decimals are None if they are unreadable or above `MAX_DECIMALS`.
     """
     symbol, name = (decode_string(each) if isinstance(each, tuple) else "" for each in results[:2])
     match results[2]:

@@ -37,10 +37,15 @@ async def value_changes(
     values: Mapping[date, Decimal],
     currency: str,
 ) -> tuple[ChangesDocument, ContainedDeposits]:
-    """Return the parts of the change between the first and last day of `values`, and which deposits values contain.
+    """Return the parts of the change of value between two days, and the deposits that values contain.
 
-    The deposits do not depend on the currency. Parts that are not known have a reason. Failures that concern only the
-    transactions are a reason, and are not raised.
+    An error of Chainfolio is not raised; its message is the reason of the document, which then has no parts. There are
+    none either without a store of snapshots, for fewer than two days, or if `currency` is a coin. Lots are FIFO if the
+    method of the settings has no lots.
+
+    Args:
+        values: Value of the accounts in USD on each day that is known.
+        currency: Currency of the parts. The deposits do not depend on it.
     """
     method = source.system.settings.pnl.method
     method = method if method in LOTS else "fifo"

@@ -251,7 +251,10 @@ class Reconciler:
         return end
 
     def _rows(self, accounts: Sequence[str], last: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the transfers of the accounts, and the fees that they paid."""
+        """Return the transfers of the accounts and the fees that they paid, up to the height `last`.
+
+        Token movements that repeat a movement of the native coin are left out.
+        """
         index, span = ChainIndex(self.lake, self.tail, self.chain.key), Span(0, last)
         transfers = rows_of(index, ACCOUNT_TRANSFERS, accounts, (*MOVED, *ASSET_COLUMNS, "raw"), span=span)
         return drop_native_duplicates(transfers, self.chain.info), sent_transactions(

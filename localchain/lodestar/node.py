@@ -138,7 +138,7 @@ def _options(data: str, url: str, rest_port: int, peers: int) -> list[str]:
 
 
 def main() -> None:
-    """Install the node and print its folder."""
+    """Install the beacon node and print a sentence with its folder; end with a message if that fails."""
     try:
         print(f"the complete beacon node is installed in {ensure()}")
     except LocalChainError as error:

@@ -6,7 +6,6 @@ from threading import RLock
 from typing import Any
 
 from chainfolio.localchain.node import GENESIS_TIME
-from chainfolio.localchain.tron.actions import ACTIONS, Act, InvalidTransaction, creates_account, do
 from chainfolio.localchain.tron.blocks import (
     WITNESSES,
     Block,
@@ -27,6 +26,7 @@ from chainfolio.localchain.tron.fees import (
 )
 from chainfolio.localchain.tron.forms import HEX, contract_address, sha256, signer, tron
 from chainfolio.localchain.tron.state import SLOT_MS, TRX, Account, Legacy, Permission, State, Witness
+from chainfolio.localchain.tron.system_contracts import ACTIONS, Execution, InvalidTransaction, creates_account, do
 from chainfolio.localchain.tron.vm import Call, CallOutcome, Machine
 
 MOST_BYTES = 500 * 1024
@@ -225,7 +225,7 @@ class Chain:
             raise InvalidTransaction("Invalid address!")
         new = creates_account(state, transaction.kind, value)
         net = pay_bandwidth(state, owner, len(transaction.serialized), new, self.slot(now_ms), now_ms)
-        act = Act(state, now_ms, owner, value)
+        act = Execution(state, now_ms, owner, value)
         for due, sun in ((transaction.content.get("data"), MEMO), (len(transaction.signatures) > 1, MANY_SIGNERS)):
             if due:
                 act.burn(sun)
@@ -245,7 +245,7 @@ class Chain:
         }
         return _Open(transaction, info, call)
 
-    def _call(self, act: Act, transaction: Transaction) -> Call:
+    def _call(self, act: Execution, transaction: Transaction) -> Call:
         """Check the caller's balance, take the value, and return the call for the machine."""
         if transaction.kind == "CreateSmartContract":
             new = act.value["new_contract"]

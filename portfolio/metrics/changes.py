@@ -301,7 +301,7 @@ class ValueChange:
             if not self._is_measured(asset, is_faulty=asset in faults):
                 continue
             reason, raw = faults.get(asset, ("", 0))
-            parts, debt_reason = self._parts(asset, activity, is_known=not reason)
+            parts, debt_reason = self._parts(asset, activity, has_known_gains=not reason)
             for name, part in parts._asdict().items():
                 sums[name].append(part)
             if reason or debt_reason:
@@ -369,16 +369,20 @@ class ValueChange:
         """Return True for shares, which stand for deposits, and collectibles: their gains are not computed."""
         return asset in self.shares or is_collectible(asset)
 
-    def _parts(self, asset: str, activity: _Activity, *, is_known: bool) -> tuple[_Parts, str]:
-        """Return the parts of one asset, and why the gain of its debt is not known.
+    def _parts(self, asset: str, activity: _Activity, *, has_known_gains: bool) -> tuple[_Parts, str]:
+        """Return the parts of one asset's change of value, and why its debt's gain is unknown, or "".
 
-        Without `is_known`, gains are zero, and what flows, income and fees do not explain is `unexplained`.
+        The realised gain is that of the lots. The unrealised gain is the growth of the value less that of the cost. The
+        change of a debt without a known gain is `unexplained`.
+
+        Args:
+            has_known_gains: If False, gains are zero, and what flows, income and fees leave over is `unexplained`.
         """
         first, last = self.opening.holding(asset), self.closing.holding(asset)
         grown, owed_more = _difference(last.value, first.value), _difference(last.owed_value, first.owed_value)
         flow, income, fees = decimal(activity.flow), decimal(activity.income), decimal(activity.fees)
         debt_reason = self.opening.debt_fault(asset) or self.closing.debt_fault(asset)
-        if not is_known:
+        if not has_known_gains:
             explained = amounts.total([flow, income, fees.copy_negate()])
             rest = _difference(_difference(grown, owed_more), explained)
             return _Parts(flow, amounts.ZERO, amounts.ZERO, income, fees, amounts.ZERO, rest), debt_reason

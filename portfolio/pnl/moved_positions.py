@@ -43,7 +43,7 @@ def moved_positions(
     records: Sequence[TransactionRecord], changes: Changes, own_wallets: Collection[str], treatment: Treatment
 ) -> MovedPositions:
     """Return which assets were lent and which positions bought, by all records, the oldest first."""
-    result = _positions(records, changes, own_wallets, treatment)
+    result = _lent_and_bought_positions(records, changes, own_wallets, treatment)
     result.lent.update(returned_assets(records, own_wallets, treatment))
     for order, record in enumerate(records):
         first = 0 if record.type in PAYMENTS else order
@@ -55,15 +55,21 @@ def moved_positions(
     return result
 
 
-def _positions(
+def _lent_and_bought_positions(
     records: Sequence[TransactionRecord],
     changes: Changes,
     own_wallets: Collection[str],
     treatment: Treatment,
 ) -> MovedPositions:
-    """Return the positions that were bought from others or lent, by the records in order of time.
+    """Return the positions that came from others, and those that were lent and came back.
 
-    A bought position has the liquidity that was removed from it before it was burnt.
+    Bought: it came from an address that is neither an own wallet nor a burn address. It has the liquidity that was
+    removed before it was burnt. Lent: it left without a payment, and the same address returned it without one, or it
+    paid in the meantime (`_paid`). `takers` stays empty.
+
+    Args:
+        records: All records, the oldest first.
+        changes: Changes of positions by chain and transaction. Other assets are ignored.
     """
     result, unread = MovedPositions(), dict(changes)  # each transaction once, if several wallets took part
     burn_addresses = treatment.burn_addresses

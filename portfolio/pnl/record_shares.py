@@ -96,7 +96,10 @@ class RecordShares:
 
     @property
     def _is_by_contract_wallet(self) -> bool:
-        """True if others sent the transaction, or called a wallet: the contract that the wallet called is not known."""
+        """Return True if others sent the transaction, or called a wallet.
+
+        The contract that the wallet then called is not known.
+        """
         record = self.rows.record
         is_wallet_called = record.recipient in (*self.rows.own_wallets, *self.rows.treatment.gas_holders)
         return is_wallet_called or self.rows.sender != record.wallet

@@ -73,7 +73,7 @@ class _Balance:
     repaid: int = 0
 
     def type_of(self, raw: int) -> TransactionType | None:
-        """Return the type of a change of the balance alone: a payment if `raw` is negative. None if it is not known.
+        """Return the type of a change of the balance alone: a payment if `raw` is negative.
 
         After a loan, payments repay it with its interest. Coins that could come from too large a payment have no type,
         and neither has a withdrawal of more than was saved.

@@ -163,7 +163,7 @@ class State:
 
         def parent(tx: Transaction) -> Key | None:
             match = self._valid_key(tx, hash)
-            return sessions.parent(tx, match[1], now_us, link=link) if match else None
+            return sessions.key_for_session(tx, match[1], now_us, needs_link=link) if match else None
 
         found = await self.read(parent)  # a request without a key takes no lock of the store
         if found is None:

@@ -90,7 +90,12 @@ def find(tx: Transaction, account_id: str, id: str) -> Bundle:
 
 
 def create(tx: Transaction, account_id: str, id: str, name: str, addresses: Sequence[str], defaults: Quotas) -> Bundle:
-    """Create a bundle and return it.
+    """Add a bundle after the account's other bundles, and return it.
+
+    Args:
+        id: Identifier of the new bundle.
+        addresses: Distinct addresses, at least one, in the order of display.
+        defaults: Quotas of accounts that have none of their own.
 
     Raises:
         Refusal: It is too large, an address is not in the address book, another bundle has the name or the same

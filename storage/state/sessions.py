@@ -43,17 +43,20 @@ class TooManySessions(Exception):
         self.wait_s = wait_s
 
 
-def parent(tx: Transaction, principal: Principal, now_us: int, *, link: bool) -> Key | None:
-    """Return the key of a principal if it may begin a session; None for the key of a session.
+def key_for_session(tx: Transaction, principal: Principal, now_us: int, *, needs_link: bool) -> Key | None:
+    """Return the principal's key if it may begin a session; None if not.
 
-    With `link`, only a link may begin one.
+    The key of a session may not begin another one. Authentication has checked that the key is valid.
+
+    Args:
+        needs_link: Only the key of a dashboard link may begin a session.
 
     Raises:
-        TooManySessions: The account has begun too many sessions in the last minute.
+        TooManySessions: The account began `MAX_PER_MINUTE` sessions in the last minute. It has the wait in seconds.
     """
     keys = accounts.keys(tx, principal.account_id)
     key = next(key for key in keys if key.id == principal.key_id)
-    if is_session(key.name) or (link and key.name != LINK_NAME):
+    if is_session(key.name) or (needs_link and key.name != LINK_NAME):
         return None
     # Not those far ahead: after the clock was set back, they would prevent every login until it has caught up.
     recent = [each.created_us for each in keys if is_session(each.name) and abs(now_us - each.created_us) < MINUTE_US]

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.node
 @pytest.fixture
 def small_pages(all_transactions: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of seven, after the whole list was read in one."""
-    monkeypatch.setattr("chainfolio.cli.transactions.MAX_LIMIT", 7)
+    monkeypatch.setattr("chainfolio.cli.transactions.MAX_PAGE", 7)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_all_as_a_sheet_has_one_header(run: Run, wallets: dict[str, str], all_tr
 def test_a_sheet_is_printed_page_by_page(
     run: Run, wallets: dict[str, str], all_transactions: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chainfolio.cli.transactions.MAX_LIMIT", 5)
+    monkeypatch.setattr("chainfolio.cli.transactions.MAX_PAGE", 5)
     lines: list[int] = []
     monkeypatch.setattr(
         "chainfolio.cli.transactions.show_csv", lambda columns, rows, header: lines.append(len(list(rows)))

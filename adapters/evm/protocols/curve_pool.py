@@ -14,10 +14,14 @@ BALANCES, SUPPLY = "get_balances()(uint256[])", "totalSupply()(uint256)"
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """Return the coins that `remove_liquidity` pays for `raw` shares.
+    """Return the coins that `remove_liquidity` pays for `raw` shares; None if they are not known.
 
-    One coin of a metapool is a share of another pool. If the block moved the pool's balances, those of the parent block
-    count (`guard_reserves`). None if no factory of the file knows the pool, or the pool has fewer shares.
+    One coin of a metapool is a share of another pool. If the block moved the pool's price too far, the balances before
+    it count, with a remark (`guard_reserves`). A pool that lacks one of its coins is not checked for that.
+
+    Returns:
+        The amounts by coin: UnlistedShare if the contracts were not reviewed (`is_fork`), AnnotatedShare with a remark.
+        None if no factory lists the pool, or `raw` is zero or more than the supply.
     """
     pool, factories = match.contract, match.contracts.get("pool_factory", ())
     counts = yield [MayRefuse(Call(factory, COUNT, (pool,))) for factory in factories]

@@ -16,10 +16,11 @@ MORE_TOKENS = f"incentives in more than {MAX_TOKENS} tokens"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode one position for each lock of the account and each pool for which it ever voted.
+    """Decode the voting rewards of each lock of the account and each pool for which the lock ever voted.
 
-    Only epochs that are over count. One contract pays the pool's fees, another one its incentives, and both know the
-    lock by its number. Locks that the account does not own any more are left out.
+    `match.values` holds pairs of pool and lock number. Only epochs that are over count. One contract pays the pool's
+    fees, another one its incentives. Pools without a gauge and locks of other owners are left out. At most `MAX_TOKENS`
+    tokens of each payer are read; the position names those that may be missing as `unknown`.
     """
     voter = match.contract
     pools = sorted({pool for pool, _ in match.values})

@@ -14,7 +14,7 @@ Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 def upgrade() -> None:
     """Create the tables. Rows of `ledger` and `audit` can be added, and not changed."""
-    _create_accounts()
+    _create_account_tables()
     _create_credits()
     _create_request_tables()
     _create_tenant_tables()
@@ -23,7 +23,8 @@ def upgrade() -> None:
     _forbid_changes("audit")
 
 
-def _create_accounts() -> None:
+def _create_account_tables() -> None:
+    """Create the tables of accounts, of their grants and of their API keys."""
     op.create_table(
         "accounts",
         sa.Column("id", sa.Text, nullable=False),
