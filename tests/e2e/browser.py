@@ -66,9 +66,9 @@ class Page:
 
     async def says(self, expression: str) -> Any:
         """The value of an expression on the page, awaited."""
-        said = await self.do("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        assert "exceptionDetails" not in said, said["exceptionDetails"]
-        return said["result"].get("value")
+        evaluation = await self.do("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in evaluation, evaluation["exceptionDetails"]
+        return evaluation["result"].get("value")
 
     async def once(self, condition: str) -> None:
         """Wait until the page changes into one for which the condition holds."""
@@ -110,7 +110,7 @@ async def browsing(profile: Path) -> AsyncIterator[Page]:
 
 
 async def _port(process: asyncio.subprocess.Process) -> int:
-    """Where it listens: it says so on standard error."""
+    """Return the port on which it listens, from its standard error."""
     assert process.stderr is not None
     async for line in process.stderr:
         if b"DevTools listening on" in line:

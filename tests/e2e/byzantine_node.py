@@ -18,14 +18,14 @@ Lie = Callable[[str, list[Any], Any], Any]
 def replacing(method: str, true: str, false: str) -> Lie:
     """The script that puts one text in another's place in the results of a method."""
 
-    def lie(asked: str, params: list[Any], result: Any) -> Any:
-        return json.loads(json.dumps(result).replace(true, false)) if asked == method else result
+    def lie(called: str, params: list[Any], result: Any) -> Any:
+        return json.loads(json.dumps(result).replace(true, false)) if called == method else result
 
     return lie
 
 
 @contextmanager
-def byzantine(behind: str, lie: Lie) -> Iterator[str]:
+def byzantine(upstream: str, lie: Lie) -> Iterator[str]:
     """Serves such a node, and gives its address."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -33,8 +33,8 @@ def byzantine(behind: str, lie: Lie) -> Iterator[str]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            asked = urllib.request.Request(behind, body, {"content-type": "application/json"})
-            with urllib.request.urlopen(asked) as answer:
+            forwarded = urllib.request.Request(upstream, body, {"content-type": "application/json"})
+            with urllib.request.urlopen(forwarded) as answer:
                 replies = with_results(json.loads(body), json.loads(answer.read()), lie)
             content = json.dumps(replies).encode()
             self.send_response(200)

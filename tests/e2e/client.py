@@ -21,7 +21,7 @@ PATIENCE_S = 30
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: header names in lower case."""
+    """A response: header names in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -33,11 +33,11 @@ class Answer:
         return msgspec.json.decode(self.body, type=kind)
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """An answer that is no success."""
 
-    def __init__(self, what: str, answer: Answer) -> None:
-        super().__init__(f"{what}: {answer.status} {answer.body[:500].decode(errors='replace')}")
+    def __init__(self, request: str, answer: Answer) -> None:
+        super().__init__(f"{request}: {answer.status} {answer.body[:500].decode(errors='replace')}")
         self.answer = answer
 
 
@@ -62,38 +62,40 @@ class Client:
     def ask(self, method: str, path: str, query: Query | str = "", body: Any = None, **headers: str) -> Answer:
         """One call, whatever becomes of it. Underscores in names of headers stand for hyphens."""
         at = urlsplit(self.base)
-        asked = query if isinstance(query, str) else urlencode({name: text(value) for name, value in query.items()})
-        sent = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        query_text = (
+            query if isinstance(query, str) else urlencode({name: text(value) for name, value in query.items()})
+        )
+        request_headers = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
         if self.key is not None:
-            sent.setdefault("Authorization", f"Bearer {self.key}")
+            request_headers.setdefault("Authorization", f"Bearer {self.key}")
         if body is not None:
-            sent.setdefault("Content-Type", "application/json")
+            request_headers.setdefault("Content-Type", "application/json")
         line = HTTPConnection(at.hostname or "", at.port, timeout=PATIENCE_S)
         try:
             payload = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-            line.request(method, at.path + path + (f"?{asked}" if asked else ""), payload, sent)
+            line.request(method, at.path + path + (f"?{query_text}" if query_text else ""), payload, request_headers)
             answer = line.getresponse()
-            found = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, found, answer.read())
+            response_headers = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(answer.status, response_headers, answer.read())
         finally:
             line.close()
 
     def get(self, kind: type[T], path: str, **query: str | int | bool) -> T:
         """The document at a path."""
-        return self.done("GET", path, kind, query)
+        return self.decoded("GET", path, kind, query)
 
-    def done(self, method: str, path: str, kind: type[T], query: Query | str = "", body: Any = None) -> T:
+    def decoded(self, method: str, path: str, kind: type[T], query: Query | str = "", body: Any = None) -> T:
         """The document that a call which succeeds answers."""
         answer = self.ask(method, path, query, body)
         if not 200 <= answer.status < 300:
-            raise Refused(f"{method} {path}", answer)
+            raise RefusedError(f"{method} {path}", answer)
         return answer.read(kind)
 
-    def gone(self, path: str) -> None:
+    def delete(self, path: str) -> None:
         """Deletes; the answer is 204 and empty."""
         answer = self.ask("DELETE", path)
         if answer.status != 204 or answer.body:
-            raise Refused(f"DELETE {path}", answer)
+            raise RefusedError(f"DELETE {path}", answer)
 
     # --- portfolios ---
 
@@ -122,15 +124,15 @@ class Client:
         return self.get(list[shapes.TokenTotal], "/token-overview", addresses=addresses, date=date)
 
     def transactions(self, addresses: str, limit: int, offset: int, **query: str | bool) -> list[shapes.Transaction]:
-        asked: dict[str, str | int | bool] = {"addresses": addresses, "limit": limit, "offset": offset, **query}
-        return self.get(shapes.Transactions, "/transactions", **asked).transactions
+        parameters: dict[str, str | int | bool] = {"addresses": addresses, "limit": limit, "offset": offset, **query}
+        return self.get(shapes.Transactions, "/transactions", **parameters).transactions
 
     def approvals(self, chain: str, addresses: str, **query: str | int) -> shapes.Approvals:
         return self.get(shapes.Approvals, f"/approvals/{chain}", addresses=addresses, **query)
 
-    def subscribe(self, address: str, description: str) -> shapes.Subscribed:
+    def subscribe(self, address: str, description: str) -> shapes.SubscriptionResult:
         body = {"addresses": [{"address": address, "description": description}]}
-        return self.done("POST", "/subscribe-snapshot", shapes.Subscribed, body=body)
+        return self.decoded("POST", "/subscribe-snapshot", shapes.SubscriptionResult, body=body)
 
     # --- virtual users ---
 
@@ -147,36 +149,38 @@ class Client:
 
     def keep(self, *entries: tuple[str, str]) -> list[shapes.Entry]:
         body = {"entries": [{"address": address, "label": label} for address, label in entries]}
-        return self.done("POST", "/addressbook", Data[list[shapes.Entry]], body=body).data
+        return self.decoded("POST", "/addressbook", Data[list[shapes.Entry]], body=body).data
 
     def label(self, address: str, label: str) -> shapes.Entry:
-        return self.done("PATCH", f"/addressbook/{quote(address)}", Data[shapes.Entry], body={"label": label}).data
+        return self.decoded("PATCH", f"/addressbook/{quote(address)}", Data[shapes.Entry], body={"label": label}).data
 
     def forget(self, address: str) -> None:
-        self.gone(f"/addressbook/{quote(address)}")
+        self.delete(f"/addressbook/{quote(address)}")
 
     def bundles(self) -> list[shapes.Bundle]:
         return self.get(Data[list[shapes.Bundle]], "/bundles").data
 
-    def bundle(self, found: str) -> shapes.Bundle:
-        return self.get(Data[shapes.Bundle], f"/bundles/{quote(found)}").data
+    def bundle(self, bundle_id: str) -> shapes.Bundle:
+        return self.get(Data[shapes.Bundle], f"/bundles/{quote(bundle_id)}").data
 
     def bundled(self, name: str, *addresses: str) -> shapes.Bundle:
         body = {"name": name, "addresses": list(addresses)}
-        return self.done("POST", "/bundles", Data[shapes.Bundle], body=body).data
+        return self.decoded("POST", "/bundles", Data[shapes.Bundle], body=body).data
 
-    def rename(self, found: str, name: str) -> shapes.Bundle:
-        return self.done("PATCH", f"/bundles/{quote(found)}", Data[shapes.Bundle], body={"name": name}).data
+    def rename(self, bundle_id: str, name: str) -> shapes.Bundle:
+        return self.decoded("PATCH", f"/bundles/{quote(bundle_id)}", Data[shapes.Bundle], body={"name": name}).data
 
-    def join(self, found: str, address: str) -> shapes.Bundle:
-        path = f"/bundles/{quote(found)}/addresses"
-        return self.done("POST", path, Data[shapes.Bundle], body={"address": address}).data
+    def join(self, bundle_id: str, address: str) -> shapes.Bundle:
+        path = f"/bundles/{quote(bundle_id)}/addresses"
+        return self.decoded("POST", path, Data[shapes.Bundle], body={"address": address}).data
 
-    def leave(self, found: str, address: str) -> shapes.Bundle:
-        return self.done("DELETE", f"/bundles/{quote(found)}/addresses/{quote(address)}", Data[shapes.Bundle]).data
+    def leave(self, bundle_id: str, address: str) -> shapes.Bundle:
+        return self.decoded(
+            "DELETE", f"/bundles/{quote(bundle_id)}/addresses/{quote(address)}", Data[shapes.Bundle]
+        ).data
 
-    def unbundle(self, found: str) -> None:
-        self.gone(f"/bundles/{quote(found)}")
+    def unbundle(self, bundle_id: str) -> None:
+        self.delete(f"/bundles/{quote(bundle_id)}")
 
     # --- about the service and the account ---
 
@@ -187,7 +191,7 @@ class Client:
         return self.get(list[shapes.Status], "/status", addresses=addresses)
 
     def sync(self, *addresses: str) -> str:
-        return self.done("POST", "/sync-transactions", str, body={"addresses": list(addresses)})
+        return self.decoded("POST", "/sync-transactions", str, body={"addresses": list(addresses)})
 
     def chains(self) -> list[shapes.Chain]:
         return self.get(list[shapes.Chain], "/chains")
@@ -196,15 +200,15 @@ class Client:
         return self.get(shapes.KnownProtocols, f"/chains/{chain}/protocols", **query)
 
 
-def asked(client: Client, path: str, method: str = "GET", body: Any = None, **headers: str) -> Answer:
+def send(client: Client, path: str, method: str = "GET", body: Any = None, **headers: str) -> Answer:
     """One call to a path that is written with its query."""
-    where, _, query = path.partition("?")
-    return client.ask(method, where, query, body, **headers)
+    path_only, _, query = path.partition("?")
+    return client.ask(method, path_only, query, body, **headers)
 
 
 @contextmanager
 def costs(client: Client, credits: int) -> Iterator[None]:
-    """What is done inside takes exactly so many credits."""
+    """Check that the block takes exactly so many credits."""
     before = client.credits()
     yield
     assert before - client.credits() == credits
@@ -213,6 +217,6 @@ def costs(client: Client, credits: int) -> Iterator[None]:
 def free(client: Client, path: str, status: int, kind: type[T]) -> T:
     """The refusal of a call, which cost nothing."""
     with costs(client, 0):
-        answer = asked(client, path)
+        answer = send(client, path)
     assert answer.status == status, answer.body
     return answer.read(kind)

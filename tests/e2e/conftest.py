@@ -47,7 +47,7 @@ class World:
 
 
 def history(node: LocalNode) -> World:
-    """The same blocks each time, to the hash."""
+    """Make the same blocks each time, to the hash."""
     deployment = deploy(node)
     trade(node, deployment, BLOCKS)
     return World(node, deployment)
@@ -63,8 +63,8 @@ def world() -> Iterator[World]:
 def paid_daily(days: Sequence[date]) -> Iterator[World]:
     """A chain that lives through some days: as each begins, Alice pays Carol. All of it is final."""
     with LocalNode(timestamp=midnight_us(days[0]) // 1_000_000 - 86_400) as node:
-        found = history(node)
-        alice, carol = (found.deployment.accounts[name] for name in ("alice", "carol"))
+        days_world = history(node)
+        alice, carol = (days_world.deployment.accounts[name] for name in ("alice", "carol"))
         for day in days:
             midnight_s = midnight_us(day) // 1_000_000
             node.rpc("evm_setNextBlockTimestamp", midnight_s - 1)
@@ -72,7 +72,7 @@ def paid_daily(days: Sequence[date]) -> Iterator[World]:
             node.rpc("evm_setNextBlockTimestamp", midnight_s)
             node.settle([Tx(alice, carol, value=10**15 * day.day, gas=21_000)])
         node.mine(200)
-        yield found
+        yield days_world
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Server:
     url: str
     key: str
     client: ClientSession
-    tick: asyncio.Event  # set whenever somebody in the server has done something and pauses
+    tick: asyncio.Event  # set whenever a task in the server has finished a step and pauses
 
     async def get(self, path: str, *, key: str | None = None) -> tuple[int, bytes, dict[str, str]]:
         """Status, body and headers."""
@@ -96,25 +96,25 @@ class Server:
         assert status == 200, body
         return msgspec.json.decode(body)
 
-    async def portfolio(self, address: str, more: str = "") -> dict[str, Any]:
+    async def portfolio(self, address: str, query: str = "") -> dict[str, Any]:
         """One portfolio."""
-        (document,) = await self.json(f"/v1/portfolio?addresses={address}{more}")
-        found: dict[str, Any] = document
-        return found
+        (document,) = await self.json(f"/v1/portfolio?addresses={address}{query}")
+        result: dict[str, Any] = document
+        return result
 
     async def chain(self) -> dict[str, Any]:
-        """What the server says about how far its chain is; needs no key, and so no rate is spent."""
+        """Return the server's state of its chain; needs no key, and so no rate is spent."""
         _, body, _ = await self.get("/readyz", key="")
-        found: dict[str, Any] = msgspec.json.decode(body)["chains"][0]
-        return found
+        chain_state: dict[str, Any] = msgspec.json.decode(body)["chains"][0]
+        return chain_state
 
-    async def until(self, seen: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    async def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Asks for the chain's state until it is the one that is waited for."""
         async with asyncio.timeout(PATIENCE_S):
-            while not seen(found := await self.chain()):
+            while not condition(chain_state := await self.chain()):
                 self.tick.clear()
                 await self.tick.wait()
-            return found
+            return chain_state
 
     async def at(self, height: int) -> None:
         """Waits until that block is indexed."""
@@ -126,7 +126,7 @@ Serving = Callable[..., Any]
 
 @pytest.fixture
 def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serving:
-    """Serves a world from a folder of its own, with its indexing beside it, in a hurry."""
+    """Serve a world from a temporary folder while it is indexed, with short pauses."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     @asynccontextmanager
@@ -138,12 +138,15 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serving:
             await sleep(seconds / HURRY)
 
         monkeypatch.setattr(SystemClock, "sleep", in_a_hurry)
-        given = configured(world, tmp_path / "data", cache_s)
-        state = open_state(given)
+        settings = configured(world, tmp_path / "data", cache_s)
+        state = open_state(settings)
         _, key = state.create_account("somebody", "PRO", 10_000, ("portfolio", "at-block"))
         state.close()
         with capture_logs():
-            async with listening(await indexing(given), "127.0.0.1", 0, drain_s=1) as port, client_session() as client:
+            async with (
+                listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
+                client_session() as client,
+            ):
                 yield Server(f"http://127.0.0.1:{port}", key, client, tick)
 
     return served
@@ -151,5 +154,5 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serving:
 
 def configured(world: World, folder: Path, cache_s: int = 60) -> Settings:
     """The demo's own settings for a chain, in a folder."""
-    given = prepare(folder, world.node, world.deployment, 0)
-    return msgspec.structs.replace(given, server=msgspec.structs.replace(given.server, cache_s=cache_s))
+    settings = prepare(folder, world.node, world.deployment, 0)
+    return msgspec.structs.replace(settings, server=msgspec.structs.replace(settings.server, cache_s=cache_s))

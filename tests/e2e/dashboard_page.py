@@ -44,7 +44,7 @@ def session(demo: Demo) -> str:
 
 @asynccontextmanager
 async def opened(
-    demo: Demo, folder: Path, place: str, width: int = 1280, theme: str = "light", script: str = ""
+    demo: Demo, folder: Path, path: str, width: int = 1280, theme: str = "light", script: str = ""
 ) -> AsyncIterator[Page]:
     """A page of the dashboard, logged in."""
     async with browsing(folder / "profile") as page:
@@ -57,7 +57,7 @@ async def opened(
         token = await asyncio.to_thread(session, demo)
         cookie = {"name": COOKIE, "value": token, "httpOnly": True, "sameSite": "Strict"}
         await page.do("Network.setCookie", url=demo.url, **cookie)
-        await page.open(f"{demo.url}/#/{place}")
+        await page.open(f"{demo.url}/#/{path}")
         await page.once("document.querySelector('.inner')")
         yield page
         assert await page.says("refusals") == []

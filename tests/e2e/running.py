@@ -1,4 +1,4 @@
-"""The commands of the manual: a demo and a second server as processes of their own, and accounts for them."""
+"""The commands of the manual: a demo and a second server as separate processes, and accounts for them."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ class Running:
     config: Path
 
     def command(self, *words: str) -> Any:
-        """What a command prints with --json."""
-        out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
+        """Return the JSON that a command prints."""
+        stdout, stderr = io.StringIO(), io.StringIO()
+        with redirect_stdout(stdout), redirect_stderr(stderr):
             status = main([*words, "--config", str(self.config), "--json"])
-        assert status == 0, f"{words}: {out.getvalue()}{err.getvalue()}"
-        return json.loads(out.getvalue())
+        assert status == 0, f"{words}: {stdout.getvalue()}{stderr.getvalue()}"
+        return json.loads(stdout.getvalue())
 
     def account(self, name: str, *, plan: str = "FREE", funds: int = 1_000, grants: tuple[str, ...] = ()) -> Account:
         """A new account."""
-        granted = [word for grant in grants for word in ("--grant", grant)]
-        made = self.command("account", "create", "--name", name, "--plan", plan, "--credits", str(funds), *granted)
-        return Account(made["accountId"], made["apiKey"])
+        granted = [argument for grant in grants for argument in ("--grant", grant)]
+        created = self.command("account", "create", "--name", name, "--plan", plan, "--credits", str(funds), *granted)
+        return Account(created["accountId"], created["apiKey"])
 
     def client(self, key: str | None, **headers: str) -> Client:
         """A client with that key."""
@@ -107,20 +107,20 @@ def environment(*sites: Path) -> dict[str, str]:
 
 
 def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 
 @contextmanager
 def process(
-    words: list[str], log: Path, *sites: Path, launcher: Sequence[str] = ()
+    arguments: list[str], log: Path, *sites: Path, launcher: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A command that runs until it is no longer needed; `launcher` is a program that becomes it."""
-    command = [*launcher, *COMMAND, *words]
-    with log.open("wb") as out:
-        running = subprocess.Popen(command, cwd=ROOT, env=environment(*sites), stdout=out, stderr=out)
+    command = [*launcher, *COMMAND, *arguments]
+    with log.open("wb") as log_file:
+        running = subprocess.Popen(command, cwd=ROOT, env=environment(*sites), stdout=log_file, stderr=log_file)
         try:
             yield running
         finally:
@@ -133,13 +133,13 @@ def process(
 
 
 def printed(running: subprocess.Popen[bytes], log: Path, mark: str) -> str:
-    """What a command has printed once the mark is among it."""
+    """Return the output of a command once the mark is in it."""
     end = time.monotonic() + PATIENCE_S
-    while mark not in (seen := log.read_text(errors="replace")):
-        assert running.poll() is None, seen
-        assert time.monotonic() < end, f"no {mark!r} in {PATIENCE_S} s: {seen}"
+    while mark not in (output := log.read_text(errors="replace")):
+        assert running.poll() is None, output
+        assert time.monotonic() < end, f"no {mark!r} in {PATIENCE_S} s: {output}"
         time.sleep(LOOK_S)
-    return seen
+    return output
 
 
 def until_indexed(server: Running, height: int) -> None:
@@ -159,10 +159,10 @@ def demonstrated(folder: Path) -> Iterator[Demo]:
     with process(
         ["demo", "--data", str(folder / "data"), "--port", str(free_port()), "--blocks", str(BLOCKS)], log
     ) as it:
-        seen = printed(it, log, "Ctrl-C ends it")
-        url, curl = re.search(r"(http://\S+)/docs", seen), re.search(r"^ *(curl .+)$", seen, re.M)
-        key, config = re.search(r"Key: (\S+)", seen), re.search(r"--config (\S+)", seen)
-        node = re.search(r"anvil runs at (\S+)", seen)
+        output = printed(it, log, "Ctrl-C ends it")
+        url, curl = re.search(r"(http://\S+)/docs", output), re.search(r"^ *(curl .+)$", output, re.M)
+        key, config = re.search(r"Key: (\S+)", output), re.search(r"--config (\S+)", output)
+        node = re.search(r"anvil runs at (\S+)", output)
         assert url
         assert curl
         assert key

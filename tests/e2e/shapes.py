@@ -67,7 +67,7 @@ class Shape(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Pictured(Shape, frozen=True, kw_only=True):
-    """What has pictures, where they were asked for."""
+    """Token with pictures, if they were requested."""
 
     img_small: Url | UnsetType = UNSET
     img_large: Url | UnsetType = UNSET
@@ -75,7 +75,7 @@ class Pictured(Shape, frozen=True, kw_only=True):
 
 
 class Sources(Shape, frozen=True, kw_only=True):
-    """Where the numbers of an asset are from."""
+    """Sources of the numbers of an asset."""
 
     block_number: Whole
     block_hash: Hash
@@ -125,13 +125,13 @@ class Nested(Pictured, frozen=True, kw_only=True):
     collateralize_nft_assets: list[Asset] = field(name="collateralizeNFTAssets")
 
     def sides(self) -> list[list[Asset]]:
-        """Its lists of assets, as far as there are any."""
+        """Return its lists of assets, without those that are unset."""
         sides = (self.assets, self.supply_assets, self.borrow_assets, self.reward_assets, self.dex_assets)
         return [side for side in sides if side is not UNSET]
 
 
 class Position(Pictured, frozen=True, kw_only=True):
-    """All positions of one type; both lists are always there."""
+    """Positions of one type; both lists are always there."""
 
     name: Text
     total_value: Exact
@@ -142,7 +142,7 @@ class Position(Pictured, frozen=True, kw_only=True):
     unlock_at: Whole
 
     def sides(self) -> list[list[Asset]]:
-        """Its one list of loose assets."""
+        """Return its one list of loose assets."""
         return [self.assets]
 
 
@@ -158,26 +158,26 @@ class Totals(Pictured, frozen=True, kw_only=True):
 
 
 class ChainOfProtocol(Totals, frozen=True, kw_only=True):
-    """What a protocol holds on one chain."""
+    """A protocol's holdings on one chain."""
 
     protocol_positions: dict[PositionType, Position]
 
 
 class Protocol(Totals, frozen=True, kw_only=True):
-    """What a protocol holds."""
+    """A protocol's holdings."""
 
     chains: dict[str, ChainOfProtocol]
 
 
 class ChainTotal(Totals, frozen=True, kw_only=True):
-    """What is on a chain, and its share of the net worth in percent."""
+    """Value on a chain, and its share of the net worth in percent."""
 
     chain_id: int
     value_percentile: Exact
 
 
 class Portfolio(Shape, frozen=True, kw_only=True):
-    """What an address has."""
+    """Portfolio of an address."""
 
     address: Owner
     networth: Exact
@@ -239,7 +239,7 @@ class ApprovedAsset(Shape, frozen=True, kw_only=True):
 
 
 class Allowance(Shape, frozen=True, kw_only=True):
-    """What is left of an approval at one block."""
+    """Rest of an approval at one block."""
 
     amount: Known
     unlimited: bool
@@ -250,7 +250,7 @@ class Allowance(Shape, frozen=True, kw_only=True):
 
 
 class Operator(Shape, frozen=True, kw_only=True):
-    """Who may move collectibles."""
+    """Operator that may move collectibles."""
 
     block: Whole
     timestamp: Time
@@ -261,7 +261,7 @@ class Operator(Shape, frozen=True, kw_only=True):
     spender_label: str | None
     standard: Literal["erc721", "erc1155", "N/A"]
     token_id: Whole | UnsetType = UNSET
-    held: Known
+    verified_holding: Known
     block_number: Whole
     block_hash: Hash
 
@@ -281,7 +281,7 @@ class Approval(Shape, frozen=True, kw_only=True):
     allowance: Allowance | UnsetType = UNSET
 
 
-class Permitted(Shape, frozen=True, kw_only=True):
+class Permit2Allowance(Shape, frozen=True, kw_only=True):
     """Whom Permit2 lets take a token."""
 
     block: Whole
@@ -309,7 +309,7 @@ class Approvals(Shape, frozen=True, kw_only=True):
     items: list[Approval]
     unpriced_allowances: Count | UnsetType = UNSET
     operators: list[Operator] | UnsetType = UNSET
-    permit2: list[Permitted] | UnsetType = UNSET
+    permit2: list[Permit2Allowance] | UnsetType = UNSET
     cursor: str | UnsetType | None = UNSET
 
 
@@ -340,7 +340,7 @@ class VirtualUser(Shape, frozen=True, kw_only=True):
 
 
 class Status(Shape, frozen=True, kw_only=True):
-    """When an address was read."""
+    """Time at which an address was read."""
 
     address: Address
     portfolio_last_sync: Time | None
@@ -378,7 +378,7 @@ class KnownProtocol(Shape, frozen=True, kw_only=True):
 
 
 class Pagination(Shape, frozen=True, kw_only=True):
-    """Where a page of protocols stands."""
+    """Position of a page of protocols."""
 
     page: int
     limit: int
@@ -393,7 +393,7 @@ class KnownProtocols(Shape, frozen=True, kw_only=True):
 
 
 class ProtocolPart(Shape, frozen=True, kw_only=True):
-    """What of a token is in one protocol."""
+    """Part of a token that is in one protocol."""
 
     key: Text
     name: Text
@@ -456,8 +456,8 @@ class Transactions(Shape, frozen=True, kw_only=True):
     transactions: list[Transaction]
 
 
-class Subscribed(Shape, frozen=True, kw_only=True):
-    """What came of a subscription."""
+class SubscriptionResult(Shape, frozen=True, kw_only=True):
+    """Outcome of a subscription."""
 
     message: Text
 
@@ -505,12 +505,12 @@ class Limited(Shape, frozen=True, kw_only=True):
 
 
 class BeaconRefusal(Shape, frozen=True, kw_only=True):
-    """What validator routes say."""
+    """Refusal of validator routes."""
 
     error: Text
 
 
-class Coded(Shape, frozen=True, kw_only=True):
+class ErrorDetail(Shape, frozen=True, kw_only=True):
     """The inside of an address book's or bundle's error, with the extra fields of all codes."""
 
     code: Literal[
@@ -538,6 +538,6 @@ class Coded(Shape, frozen=True, kw_only=True):
 
 
 class Enveloped(Shape, frozen=True, kw_only=True):
-    """What the address book and bundles say."""
+    """Envelope of the address book and of bundles."""
 
-    error: Coded
+    error: ErrorDetail

@@ -25,7 +25,7 @@ from msgspec import UNSET
 
 from chainfolio.cli.main import main
 from tests.e2e import shapes
-from tests.e2e.client import Client, asked, costs, free
+from tests.e2e.client import Client, costs, free, send
 from tests.e2e.running import ALICE, BOB, DAVE, FRANK, SOLANA, STARKNET, THE_DAY, TRON, Account, Demo, Running
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("demo")]
@@ -52,32 +52,32 @@ AT_BLOCK = f"/portfolio/at-block?addresses={DAVE}&chainKey=ethereum&blockNumber=
 
 
 @pytest.fixture(scope="module")
-def mine(demo: Demo) -> Account:
+def customer(demo: Demo) -> Account:
     return demo.account("customer", plan="PRO", funds=10_000, grants=("portfolio", "at-block"))
 
 
 @pytest.fixture(scope="module")
-def me(demo: Demo, mine: Account) -> Client:
-    return demo.client(mine.key)
+def me(demo: Demo, customer: Account) -> Client:
+    return demo.client(customer.key)
 
 
 @pytest.fixture(scope="module")
-def there(ethereum: Running) -> Client:
-    """The same customer at the server that calls the chain `ethereum`."""
+def ethereum_client(ethereum: Running) -> Client:
+    """Return a client at the server that calls the chain `ethereum`."""
     return ethereum.client(ethereum.account("customer", grants=("portfolio", "at-block")).key)
 
 
 def total(*numbers: str) -> Decimal:
-    found = Decimal(0)
+    result = Decimal(0)
     for number in numbers:
-        found = EXACTLY.add(found, Decimal(number))
-    return found
+        result = EXACTLY.add(result, Decimal(number))
+    return result
 
 
 @pytest.mark.skipif(which("curl") is None, reason="there is no curl here")
 def test_the_line_that_the_demo_prints_works(demo: Demo) -> None:
-    done = subprocess.run(shlex.split(demo.curl), capture_output=True, check=True, timeout=60)
-    assert [portfolio["address"] for portfolio in json.loads(done.stdout)] == [ALICE]
+    process = subprocess.run(shlex.split(demo.curl), capture_output=True, check=True, timeout=60)
+    assert [portfolio["address"] for portfolio in json.loads(process.stdout)] == [ALICE]
 
 
 # --- portfolio ---
@@ -85,9 +85,9 @@ def test_the_line_that_the_demo_prints_works(demo: Demo) -> None:
 
 def test_a_portfolio_adds_up_exactly_and_costs_one_credit_for_all_addresses(me: Client) -> None:
     with costs(me, 1):
-        found = me.portfolio(f"{FRANK},{DAVE}")
-    assert [portfolio.address for portfolio in found] == [FRANK, DAVE]
-    for portfolio in found:
+        portfolios = me.portfolio(f"{FRANK},{DAVE}")
+    assert [portfolio.address for portfolio in portfolios] == [FRANK, DAVE]
+    for portfolio in portfolios:
         assert Decimal(portfolio.networth) > 0
         assert total(*(chain.value for chain in portfolio.chains.values())) == Decimal(portfolio.networth)
         assert total(*(each.value for each in portfolio.asset_by_protocols.values())) == Decimal(portfolio.networth)
@@ -117,9 +117,9 @@ def test_addresses_may_be_joined_repeated_and_written_in_any_case(me: Client) ->
 
 def test_all_four_kinds_of_address_are_taken(me: Client) -> None:
     kinds = [SOLANA, STARKNET, TRON, DAVE]
-    found = me.portfolio(",".join(kinds))
-    assert [portfolio.address for portfolio in found] == kinds
-    assert [portfolio.completeness for portfolio in found[:3]] == ["partial"] * 3, "the demo has no such chains"
+    portfolios = me.portfolio(",".join(kinds))
+    assert [portfolio.address for portfolio in portfolios] == kinds
+    assert [portfolio.completeness for portfolio in portfolios[:3]] == ["partial"] * 3, "the demo has no such chains"
     for address in kinds[:3]:
         free(me, f"/portfolio?addresses={address}", 501, shapes.Refusal)
 
@@ -139,31 +139,31 @@ def test_pictures_and_links_and_sources_come_when_asked_for(me: Client) -> None:
 
 
 def test_a_wallet_with_something_that_nobody_prices_can_be_read(me: Client) -> None:
-    (found,) = me.portfolio(ALICE)
-    assert "moon" in {asset.symbol for asset in found.assets() if asset.price == "N/A"}
+    (portfolio,) = me.portfolio(ALICE)
+    assert "moon" in {asset.symbol for asset in portfolio.assets() if asset.price == "N/A"}
 
 
 def test_spam_is_shown_with_its_reasons_and_is_in_no_sum(me: Client) -> None:
-    (found,) = msgspec.json.decode(asked(me, f"/portfolio?addresses={ALICE}").body)
-    (wider,) = msgspec.json.decode(asked(me, f"/portfolio?addresses={ALICE}&includeSpam=true").body)
-    places = found["assetByProtocols"]["wallet"]["chains"]["local"]["protocolPositions"]["WALLET"]["assets"]
-    spam = [asset for asset in places if "spam" in asset]
+    (portfolio,) = msgspec.json.decode(send(me, f"/portfolio?addresses={ALICE}").body)
+    (wider,) = msgspec.json.decode(send(me, f"/portfolio?addresses={ALICE}&includeSpam=true").body)
+    assets = portfolio["assetByProtocols"]["wallet"]["chains"]["local"]["protocolPositions"]["WALLET"]["assets"]
+    spam = [asset for asset in assets if "spam" in asset]
     assert {asset["symbol"] for asset in spam} == {"usdc-gift.com", "usd\u0441", "moon"}
-    assert len(spam) == found["spamAssets"] == wider["spamAssets"] == 3
-    assert places[-3:] == spam, "what is spam comes last"
+    assert len(spam) == portfolio["spamAssets"] == wider["spamAssets"] == 3
+    assert assets[-3:] == spam, "what is spam comes last"
     for asset in spam:
         assert asset["spam"]["score"] >= 60
         assert {"MASS_TRANSFER", "UNSOLICITED", "NO_PRICE"} <= set(asset["spam"]["reasons"])
-    assert found["networth"] == wider["networth"], "nobody prices it here"
-    (dave,) = msgspec.json.decode(asked(me, f"/portfolio?addresses={DAVE}").body)
+    assert portfolio["networth"] == wider["networth"], "nobody prices it here"
+    (dave,) = msgspec.json.decode(send(me, f"/portfolio?addresses={DAVE}").body)
     assert dave["spamAssets"] == 0
 
 
 def test_a_loan_is_a_lending_position_of_its_protocol(me: Client) -> None:
-    (found,) = msgspec.json.decode(asked(me, f"/portfolio?addresses={BOB}").body)
+    (portfolio,) = msgspec.json.decode(send(me, f"/portfolio?addresses={BOB}").body)
     kinds = {
         kind
-        for key, protocol in found["assetByProtocols"].items()
+        for key, protocol in portfolio["assetByProtocols"].items()
         if key != "wallet"
         for chain in protocol["chains"].values()
         for kind in chain["protocolPositions"]
@@ -176,19 +176,19 @@ def test_daves_wallet_has_paid_for_gas(demo: Demo) -> None:
 
 
 def test_fees_are_what_a_wallet_has_paid(demo: Demo, me: Client) -> None:
-    (found,) = me.portfolio(DAVE)
-    sent = [each.hash for each in me.transactions(DAVE, 250, 0) if each.sender == DAVE]
-    receipts = [demo.rpc("eth_getTransactionReceipt", each) for each in sent]
-    paid = sum(int(each["gasUsed"], 16) * int(each["effectiveGasPrice"], 16) for each in receipts)
-    assert int(found.fees) == paid > 0
-    assert Decimal(found.fees_fiat) > 0
+    (portfolio,) = me.portfolio(DAVE)
+    hashes = [each.hash for each in me.transactions(DAVE, 250, 0) if each.sender == DAVE]
+    receipts = [demo.rpc("eth_getTransactionReceipt", each) for each in hashes]
+    fees = sum(int(each["gasUsed"], 16) * int(each["effectiveGasPrice"], 16) for each in receipts)
+    assert int(portfolio.fees) == fees > 0
+    assert Decimal(portfolio.fees_fiat) > 0
 
 
 def test_a_wallet_is_read_live_and_holds_only_loose_tokens(me: Client) -> None:
     with costs(me, 1):
-        (found,) = me.wallet(DAVE)
-    assert set(found.asset_by_protocols) == {"wallet"}
-    assert found.networth == found.asset_by_protocols["wallet"].value
+        (wallet,) = me.wallet(DAVE)
+    assert set(wallet.asset_by_protocols) == {"wallet"}
+    assert wallet.networth == wallet.asset_by_protocols["wallet"].value
 
 
 # --- nav ---
@@ -196,25 +196,25 @@ def test_a_wallet_is_read_live_and_holds_only_loose_tokens(me: Client) -> None:
 
 def test_nav_is_the_sum_of_the_net_worths(me: Client) -> None:
     with costs(me, 1):
-        found = me.nav(f"{DAVE},{FRANK}")
-    assert found.currency == "USD"
-    assert json.loads(bytes(found.conversion_price)) == 1
+        nav = me.nav(f"{DAVE},{FRANK}")
+    assert nav.currency == "USD"
+    assert json.loads(bytes(nav.conversion_price)) == 1
     values_usd = total(*(portfolio.networth for portfolio in me.portfolio(f"{DAVE},{FRANK}")))
-    assert Decimal(bytes(found.nav).decode()) == values_usd
+    assert Decimal(bytes(nav.nav).decode()) == values_usd
 
 
 @pytest.mark.parametrize("currency", CURRENCIES)
 def test_nav_in_every_currency_of_the_list(me: Client, currency: str) -> None:
-    found = me.nav(DAVE, currency=currency)
-    rate = Decimal(bytes(found.conversion_price).decode())
+    nav = me.nav(DAVE, currency=currency)
+    rate = Decimal(bytes(nav.conversion_price).decode())
     usd = Decimal(bytes(me.nav(DAVE).nav).decode())
-    assert found.currency == currency
+    assert nav.currency == currency
     value_usd = usd * rate if currency in FIAT else usd / rate
-    assert Decimal(bytes(found.nav).decode()) == pytest.approx(value_usd)
+    assert Decimal(bytes(nav.nav).decode()) == pytest.approx(value_usd)
 
 
-def test_a_currency_without_a_rate_is_refused_and_named(there: Client) -> None:
-    refusal = free(there, f"/nav?addresses={DAVE}&currency=CHF", 501, shapes.Refusal)
+def test_a_currency_without_a_rate_is_refused_and_named(ethereum_client: Client) -> None:
+    refusal = free(ethereum_client, f"/nav?addresses={DAVE}&currency=CHF", 501, shapes.Refusal)
     assert "CHF" in refusal.message
 
 
@@ -225,15 +225,15 @@ def test_a_currency_is_case_sensitive(me: Client) -> None:
 # --- the past ---
 
 
-def test_a_day_is_answered_to_a_subscriber_only(demo: Demo, mine: Account, me: Client) -> None:
+def test_a_day_is_answered_to_a_subscriber_only(demo: Demo, customer: Account, me: Client) -> None:
     refusal = free(me, f"/historical?addresses={FRANK}&date={THE_DAY}", 403, shapes.Refusal)
     assert FRANK in refusal.message
-    demo.command("subscription", "add", FRANK, "--account", mine.id)
+    demo.command("subscription", "add", FRANK, "--account", customer.id)
     with costs(me, 1):
-        (found,) = me.historical(FRANK, THE_DAY)
-    assert found.address == FRANK
-    assert Decimal(found.networth) > 0
-    assert found.asset_by_protocols["wallet"].chains["local"].protocol_positions["WALLET"].assets
+        (portfolio,) = me.historical(FRANK, THE_DAY)
+    assert portfolio.address == FRANK
+    assert Decimal(portfolio.networth) > 0
+    assert portfolio.asset_by_protocols["wallet"].chains["local"].protocol_positions["WALLET"].assets
     for route in ("historical", "token-overview"):
         refusal = free(me, f"/{route}?addresses={FRANK}&date=2023-11-01", 404, shapes.Refusal)
         assert "had begun" in refusal.message
@@ -242,16 +242,24 @@ def test_a_day_is_answered_to_a_subscriber_only(demo: Demo, mine: Account, me: C
     assert DAVE in refusal.message
 
 
-def test_the_day_the_fees_and_the_cash_are_known_now_and_of_a_past_day(demo: Demo, mine: Account, me: Client) -> None:
+def test_the_day_the_fees_and_the_cash_are_known_now_and_of_a_past_day(
+    demo: Demo, customer: Account, me: Client
+) -> None:
     """The demo indexes all that moves, and its dollars are pegged."""
-    demo.command("subscription", "add", BOB, "--account", mine.id)
+    demo.command("subscription", "add", BOB, "--account", customer.id)
     past = str(date.fromisoformat(THE_DAY) + timedelta(days=5))
-    for (found,) in (me.portfolio(BOB), me.wallet(BOB), me.historical(BOB, past)):
-        for figure in (found.daily_income, found.daily_expense, found.fees, found.fees_fiat, found.cash_balance):
+    for (portfolio,) in (me.portfolio(BOB), me.wallet(BOB), me.historical(BOB, past)):
+        for figure in (
+            portfolio.daily_income,
+            portfolio.daily_expense,
+            portfolio.fees,
+            portfolio.fees_fiat,
+            portfolio.cash_balance,
+        ):
             assert Decimal(figure) > 0
-        loose = found.asset_by_protocols["wallet"].chains["local"].protocol_positions["WALLET"].assets
+        loose = portfolio.asset_by_protocols["wallet"].chains["local"].protocol_positions["WALLET"].assets
         pegged = [each.value for each in loose if each.symbol in ("usdc", "dai")]
-        assert total(*pegged) == Decimal(found.cash_balance)
+        assert total(*pegged) == Decimal(portfolio.cash_balance)
 
 
 def test_a_subscription_costs_what_it_says_and_is_had_once(demo: Demo) -> None:
@@ -260,32 +268,32 @@ def test_a_subscription_costs_what_it_says_and_is_had_once(demo: Demo) -> None:
         client.subscribe(DAVE, "savings")
     body = {"addresses": [{"address": DAVE}]}
     with costs(client, 0):
-        assert asked(client, "/subscribe-snapshot", "POST", body).status == 402, "what is not paid is said first"
-        unpaid = asked(client, "/subscribe-snapshot", "POST", {"addresses": [{"address": FRANK}]})
+        assert send(client, "/subscribe-snapshot", "POST", body).status == 402, "what is not paid is said first"
+        unpaid = send(client, "/subscribe-snapshot", "POST", {"addresses": [{"address": FRANK}]})
     assert unpaid.status == 402
     assert unpaid.read(shapes.Unpaid).credits_required == SUBSCRIPTION
     assert unpaid.read(shapes.Unpaid).credits_available == SUBSCRIPTION - 1
     demo.command("account", "credit", demo_account(demo, "subscriber"), "1")
     with costs(client, 0):
-        again = asked(client, "/subscribe-snapshot", "POST", body)
-    assert again.status == 409
-    assert again.read(shapes.Refusal).message
+        second = send(client, "/subscribe-snapshot", "POST", body)
+    assert second.status == 409
+    assert second.read(shapes.Refusal).message
     assert client.historical(DAVE, THE_DAY)[0].address == DAVE
 
 
 def demo_account(demo: Demo, name: str) -> str:
-    (found,) = [each["accountId"] for each in demo.command("account", "list") if each["name"] == name]
-    return str(found)
+    (account_id,) = [each["accountId"] for each in demo.command("account", "list") if each["name"] == name]
+    return str(account_id)
 
 
-def test_tokens_on_a_day_over_all_protocols(demo: Demo, mine: Account, me: Client) -> None:
-    demo.command("subscription", "add", DAVE, "--account", mine.id)
+def test_tokens_on_a_day_over_all_protocols(demo: Demo, customer: Account, me: Client) -> None:
+    demo.command("subscription", "add", DAVE, "--account", customer.id)
     with costs(me, 1):
-        found = me.token_overview(DAVE, THE_DAY)
+        tokens = me.token_overview(DAVE, THE_DAY)
     (portfolio,) = me.historical(DAVE, THE_DAY)
-    assert total(*(token.value for token in found)) == Decimal(portfolio.networth)
-    assert {token.symbol for token in found} == {asset.symbol.upper() for asset in portfolio.assets()}
-    for token in found:
+    assert total(*(token.value for token in tokens)) == Decimal(portfolio.networth)
+    assert {token.symbol for token in tokens} == {asset.symbol.upper() for asset in portfolio.assets()}
+    for token in tokens:
         assert total(*(part.value for part in token.protocols_detailed)) == Decimal(token.value)
 
 
@@ -295,10 +303,10 @@ def test_a_date_that_is_none_is_refused(me: Client, route: str, date: str) -> No
     free(me, f"/{route}?addresses={DAVE}&date={date}", 400, shapes.Invalid)
 
 
-def test_one_wallet_at_one_block(there: Client) -> None:
-    with costs(there, 1):
-        (then,) = there.at_block(DAVE, "ethereum", 40)
-    (later,) = there.at_block(DAVE, "ethereum", 50)
+def test_one_wallet_at_one_block(ethereum_client: Client) -> None:
+    with costs(ethereum_client, 1):
+        (then,) = ethereum_client.at_block(DAVE, "ethereum", 40)
+    (later,) = ethereum_client.at_block(DAVE, "ethereum", 50)
     assert then.block_number == "40"
     assert set(then.chains) == {"ethereum"}
     assert then.price_adapters == []
@@ -319,8 +327,8 @@ def test_one_wallet_at_one_block(there: Client) -> None:
         f"addresses={DAVE}&chainKey=ethereum&blockNumber=40&date=2023-11-15",
     ],
 )
-def test_a_block_that_cannot_be_is_refused(there: Client, query: str) -> None:
-    free(there, f"/portfolio/at-block?{query}", 400, shapes.Invalid)
+def test_a_block_that_cannot_be_is_refused(ethereum_client: Client, query: str) -> None:
+    free(ethereum_client, f"/portfolio/at-block?{query}", 400, shapes.Invalid)
 
 
 def test_blocks_of_chains_that_the_demo_does_not_have_are_refused_by_name(me: Client) -> None:
@@ -332,23 +340,25 @@ def test_blocks_of_chains_that_the_demo_does_not_have_are_refused_by_name(me: Cl
 # --- approvals ---
 
 
-def test_approvals_are_walked_page_by_page_the_newest_first(there: Client) -> None:
-    assets = {asset.contract: asset for asset in there.portfolio(DAVE)[0].assets()}  # from now on these are tracked
-    with costs(there, 1):
-        whole = there.approvals("ethereum", DAVE, limit=100)
-    assert whole.cursor in (None, UNSET)
-    assert whole.page_size == len(whole.items) > 2
+def test_approvals_are_walked_page_by_page_the_newest_first(ethereum_client: Client) -> None:
+    assets = {
+        asset.contract: asset for asset in ethereum_client.portfolio(DAVE)[0].assets()
+    }  # from now on these are tracked
+    with costs(ethereum_client, 1):
+        full_page = ethereum_client.approvals("ethereum", DAVE, limit=100)
+    assert full_page.cursor in (None, UNSET)
+    assert full_page.page_size == len(full_page.items) > 2
     walked: list[shapes.Approval] = []
     cursor: dict[str, str] = {}
-    with costs(there, -(-len(whole.items) // 2)):
+    with costs(ethereum_client, -(-len(full_page.items) // 2)):
         while True:
-            page = there.approvals("ethereum", DAVE, limit=2, **cursor)
+            page = ethereum_client.approvals("ethereum", DAVE, limit=2, **cursor)
             assert page.page_size == len(page.items) <= 2
             walked += page.items
             if not isinstance(page.cursor, str):
                 break
             cursor = {"cursor": page.cursor}
-    assert [shown(each) for each in walked] == [shown(each) for each in whole.items]
+    assert [summary(each) for each in walked] == [summary(each) for each in full_page.items]
     heights = [int(each.block) for each in walked]
     assert heights == sorted(heights, reverse=True)
     assert {each.granted_by for each in walked} == {DAVE}
@@ -359,22 +369,22 @@ def test_approvals_are_walked_page_by_page_the_newest_first(there: Client) -> No
 
 
 @pytest.mark.parametrize("wallet", [ALICE, BOB, FRANK])
-def test_a_token_of_an_approval_is_shown_whole_or_not_at_all(there: Client, wallet: str) -> None:
-    assert there.approvals("ethereum", wallet, limit=100).items
+def test_a_token_of_an_approval_is_shown_whole_or_not_at_all(ethereum_client: Client, wallet: str) -> None:
+    assert ethereum_client.approvals("ethereum", wallet, limit=100).items
 
 
-def shown(approval: shapes.Approval) -> tuple[str, str, str, str]:
+def summary(approval: shapes.Approval) -> tuple[str, str, str, str]:
     return approval.hash, approval.contract, approval.to, approval.amount
 
 
-def test_a_cursor_is_good_for_its_own_question_only(ethereum: Running, there: Client) -> None:
-    page = there.approvals("ethereum", DAVE, limit=1)
-    other = ethereum.client(ethereum.account("other", grants=("portfolio",)).key)
+def test_a_cursor_is_good_for_its_own_question_only(ethereum: Running, ethereum_client: Client) -> None:
+    page = ethereum_client.approvals("ethereum", DAVE, limit=1)
+    other_client = ethereum.client(ethereum.account("other", grants=("portfolio",)).key)
     for client, addresses, cursor in (
-        (there, FRANK, page.cursor),
-        (there, DAVE, "made-up"),
-        (there, DAVE, f"{page.cursor}A"),
-        (other, DAVE, page.cursor),
+        (ethereum_client, FRANK, page.cursor),
+        (ethereum_client, DAVE, "made-up"),
+        (ethereum_client, DAVE, f"{page.cursor}A"),
+        (other_client, DAVE, page.cursor),
     ):
         refusal = free(client, f"/approvals/ethereum?addresses={addresses}&cursor={cursor}", 400, dict[str, str])
         assert set(refusal) == {"message"}
@@ -401,65 +411,69 @@ def test_approvals_of_chains_that_the_demo_does_not_have_are_refused_by_name(me:
     assert chain in refusal.message
 
 
-def test_approvals_with_the_allowance_that_is_left(demo: Demo, there: Client) -> None:
-    page = there.approvals("ethereum", ALICE, include="allowance", limit=100)
-    left = [(item, item.allowance) for item in page.items if isinstance(item.allowance, shapes.Allowance)]
-    assert len(left) >= 3
-    assert len({(item.contract, item.to) for item, _ in left}) == len(left), "only the last approval of each spender"
-    for item, allowance in left:
+def test_approvals_with_the_allowance_that_is_left(demo: Demo, ethereum_client: Client) -> None:
+    page = ethereum_client.approvals("ethereum", ALICE, include="allowance", limit=100)
+    allowances = [(item, item.allowance) for item in page.items if isinstance(item.allowance, shapes.Allowance)]
+    assert len(allowances) >= 3
+    assert len({(item.contract, item.to) for item, _ in allowances}) == len(allowances), (
+        "only the last approval of each spender"
+    )
+    for item, allowance in allowances:
         at = {"blockHash": allowance.block_hash}
-        words = [f"{int(address, 16):064x}" for address in (ALICE, item.to)]
-        reads = {"to": item.contract, "data": "0xdd62ed3e" + "".join(words)}
+        padded_addresses = [f"{int(address, 16):064x}" for address in (ALICE, item.to)]
+        reads = {"to": item.contract, "data": "0xdd62ed3e" + "".join(padded_addresses)}
         assert int(allowance.amount) == int(demo.rpc("eth_call", reads, at), 16)
-        balance = demo.rpc("eth_call", {"to": item.contract, "data": "0x70a08231" + words[0]}, at)
+        balance = demo.rpc("eth_call", {"to": item.contract, "data": "0x70a08231" + padded_addresses[0]}, at)
         assert int(allowance.balance) == int(balance, 16)
         if isinstance(item.asset, shapes.ApprovedAsset):
             assert allowance.value_at_risk != "N/A"
-    assert page.unpriced_allowances == sum(allowance.value_at_risk == "N/A" for _, allowance in left)
+    assert page.unpriced_allowances == sum(allowance.value_at_risk == "N/A" for _, allowance in allowances)
 
 
-def test_who_may_move_collectibles_is_read_from_their_contracts(demo: Demo, there: Client) -> None:
-    found = there.approvals("ethereum", DAVE, include="operators").operators
-    assert isinstance(found, list)
-    assert found
-    for each in found:
+def test_who_may_move_collectibles_is_read_from_their_contracts(demo: Demo, ethereum_client: Client) -> None:
+    operators = ethereum_client.approvals("ethereum", DAVE, include="operators").operators
+    assert isinstance(operators, list)
+    assert operators
+    for each in operators:
         if each.token_id is UNSET:
-            words = "".join(f"{int(address, 16):064x}" for address in (DAVE, each.to))
-            reads = {"to": each.contract, "data": "0xe985e9c5" + words}
+            arguments = "".join(f"{int(address, 16):064x}" for address in (DAVE, each.to))
+            reads = {"to": each.contract, "data": "0xe985e9c5" + arguments}
             assert int(demo.rpc("eth_call", reads, {"blockHash": each.block_hash}), 16) == 1
 
 
-def test_nothing_is_allowed_inside_permit2_where_it_was_never_used(there: Client) -> None:
-    assert there.approvals("ethereum", DAVE, include="permit2").permit2 == []
+def test_nothing_is_allowed_inside_permit2_where_it_was_never_used(ethereum_client: Client) -> None:
+    assert ethereum_client.approvals("ethereum", DAVE, include="permit2").permit2 == []
 
 
-def test_the_command_lists_what_may_be_taken_by_value_at_risk(ethereum: Running, there: Client) -> None:
-    found = ethereum.command("approvals", ALICE, "--chain", "ethereum")
-    risks = [each["valueAtRisk"] for each in found["approvals"]]
-    known = [Decimal(risk) for risk in risks if risk is not None]
-    assert known == sorted(known, reverse=True)
-    assert risks[len(known) :] == [None] * found["unpriced"]
-    assert 0 < Decimal(found["valueAtRisk"]) <= total(*(risk for risk in risks if risk is not None))
-    with redirect_stdout(io.StringIO()) as out:
+def test_the_command_lists_what_may_be_taken_by_value_at_risk(ethereum: Running, ethereum_client: Client) -> None:
+    document = ethereum.command("approvals", ALICE, "--chain", "ethereum")
+    risks = [each["valueAtRisk"] for each in document["approvals"]]
+    priced = [Decimal(risk) for risk in risks if risk is not None]
+    assert priced == sorted(priced, reverse=True)
+    assert risks[len(priced) :] == [None] * document["unpriced"]
+    assert 0 < Decimal(document["valueAtRisk"]) <= total(*(risk for risk in risks if risk is not None))
+    with redirect_stdout(io.StringIO()) as stdout:
         assert main(["approvals", ALICE, "--chain", "ethereum", "--config", str(ethereum.config)]) == 0
-    assert "USD at risk" in out.getvalue()
+    assert "USD at risk" in stdout.getvalue()
 
 
 def test_commands_print_the_same_figures_as_csv(demo: Demo, ethereum: Running) -> None:
     def sheet(of: Running, *words: str) -> list[dict[str, str]]:
-        with redirect_stdout(io.StringIO()) as out:
+        with redirect_stdout(io.StringIO()) as stdout:
             assert main([*words, "--csv", "--config", str(of.config)]) == 0
-        return list(csv.DictReader(io.StringIO(out.getvalue())))
+        return list(csv.DictReader(io.StringIO(stdout.getvalue())))
 
     (document,) = demo.command("portfolio", ALICE)
-    held = [row for row in sheet(demo, "portfolio", ALICE) if row["value"] != "N/A" and not row["spam"]]
-    signed = [f"-{row['value']}" if row["side"] == "owed" else row["value"] for row in held]
+    holdings = [row for row in sheet(demo, "portfolio", ALICE) if row["value"] != "N/A" and not row["spam"]]
+    signed = [f"-{row['value']}" if row["side"] == "owed" else row["value"] for row in holdings]
     assert total(*signed) == Decimal(document["networth"])
     newest = "transactions", DAVE, "--limit", "9"
-    moved, listed = sheet(demo, *newest), demo.command(*newest)
-    assert list(dict.fromkeys(row["hash"] for row in moved)) == [each["hash"] for each in listed["transactions"]]
-    fees = [each["fees"] for each in listed["transactions"] if each["from"] == DAVE]
-    assert total(*(row["fee"] for row in moved if row["fee"])) == total(*fees) > 0
+    csv_rows, newest_transactions = sheet(demo, *newest), demo.command(*newest)
+    assert list(dict.fromkeys(row["hash"] for row in csv_rows)) == [
+        each["hash"] for each in newest_transactions["transactions"]
+    ]
+    fees = [each["fees"] for each in newest_transactions["transactions"] if each["from"] == DAVE]
+    assert total(*(row["fee"] for row in csv_rows if row["fee"])) == total(*fees) > 0
     allowed = ethereum.command("approvals", ALICE)
     risks = [each["valueAtRisk"] or "" for each in allowed["approvals"]] + [""] * len(allowed["operators"])
     assert [row["valueAtRisk"] for row in sheet(ethereum, "approvals", ALICE)] == risks
@@ -471,16 +485,16 @@ def test_commands_print_the_same_figures_as_csv(demo: Demo, ethereum: Running) -
 
 
 def test_the_command_lists_what_a_wallet_did_as_the_api_does(demo: Demo, me: Client) -> None:
-    found = demo.command("transactions", DAVE, "--limit", "5")
-    assert [each["hash"] for each in found["transactions"]] == [each.hash for each in me.transactions(DAVE, 5, 0)]
-    assert demo.command("transactions", DAVE, "--chain", "local", "--limit", "5") == found
-    with redirect_stdout(io.StringIO()) as out:
+    document = demo.command("transactions", DAVE, "--limit", "5")
+    assert [each["hash"] for each in document["transactions"]] == [each.hash for each in me.transactions(DAVE, 5, 0)]
+    assert demo.command("transactions", DAVE, "--chain", "local", "--limit", "5") == document
+    with redirect_stdout(io.StringIO()) as stdout:
         assert main(["transactions", DAVE, "--limit", "5", "--config", str(demo.config)]) == 0
-    (newest, *_) = found["transactions"]
-    assert f"{DAVE}: 5 transactions" in out.getvalue()
-    assert newest["type"] in out.getvalue()
+    (newest, *_) = document["transactions"]
+    assert f"{DAVE}: 5 transactions" in stdout.getvalue()
+    assert newest["type"] in stdout.getvalue()
     for asset in (*newest["assetsIn"], *newest["assetsOut"]):
-        assert f"{asset['balance']} {asset['symbol']}" in out.getvalue()
+        assert f"{asset['balance']} {asset['symbol']}" in stdout.getvalue()
 
 
 def test_transactions_are_walked_by_offset_in_either_order(me: Client) -> None:
@@ -512,50 +526,50 @@ def test_an_address_is_read_anew(me: Client) -> None:
     with costs(me, 1):
         assert me.sync(DAVE) in {"Address is syncing", "Address already syncing"}
     with costs(me, 0):
-        (found,) = me.status(DAVE)
-    assert found.address == DAVE
+        (status,) = me.status(DAVE)
+    assert status.address == DAVE
 
 
 # --- virtual users ---
 
 
-def test_virtual_users_are_listed_shown_and_summed(demo: Demo, mine: Account, me: Client, tmp_path: Path) -> None:
+def test_virtual_users_are_listed_shown_and_summed(demo: Demo, customer: Account, me: Client, tmp_path: Path) -> None:
     holdings = tmp_path / "holdings.json"
     holdings.write_text(json.dumps([{"chain": "local", "contract": "native", "amount": "1.5"}]))
     group = tmp_path / "group.json"
     group.write_text(json.dumps({"addresses": [DAVE, FRANK]}))
-    make = ("virtual-user", "add", "--account", mine.id)
+    make = ("virtual-user", "add", "--account", customer.id)
     cold = demo.command(*make, "--type", "BALANCE", "--label", "Cold", "--file", str(holdings))["address"]
     both = demo.command(*make, "--type", "GROUP", "--label", "Both", "--file", str(group))["address"]
     with costs(me, 1):
-        found = {(user.address, user.type, user.label) for user in me.virtual_users()}
-    assert found == {(cold, "BALANCE", "Cold"), (both, "GROUP", "Both")}
+        users = {(user.address, user.type, user.label) for user in me.virtual_users()}
+    assert users == {(cold, "BALANCE", "Cold"), (both, "GROUP", "Both")}
     with costs(me, 2):
         each = me.virtual_portfolio(f"{cold},{both}")
     assert [portfolio.address for portfolio in each] == [cold, both]
     (coin,) = each[0].assets()
     assert (coin.symbol, coin.balance) == ("eth", "1.5")
-    assert Decimal(each[1].networth) == total(*(one.networth for one in me.portfolio(f"{DAVE},{FRANK}")))
+    assert Decimal(each[1].networth) == total(*(portfolio.networth for portfolio in me.portfolio(f"{DAVE},{FRANK}")))
     with costs(me, 2):
         (merged,) = me.virtual_portfolio(f"{cold},{both}", aggregated=True, includeImages=True)
     assert merged.address == f"{cold},{both}"
-    assert Decimal(merged.networth) == total(*(one.networth for one in each))
+    assert Decimal(merged.networth) == total(*(portfolio.networth for portfolio in each))
     with costs(me, 0):
-        foreign = asked(me, "/virtual-users/portfolio?addresses=virtual:00000000-0000-4000-8000-000000000000")
+        foreign = send(me, "/virtual-users/portfolio?addresses=virtual:00000000-0000-4000-8000-000000000000")
     assert foreign.status == 403
-    many = ",".join(f"virtual:00000000-0000-4000-8000-{number:012}" for number in range(11))
-    free(me, f"/virtual-users/portfolio?addresses={many}", 400, shapes.Invalid)
+    addresses = ",".join(f"virtual:00000000-0000-4000-8000-{number:012}" for number in range(11))
+    free(me, f"/virtual-users/portfolio?addresses={addresses}", 400, shapes.Invalid)
 
 
 def test_cash_of_a_virtual_user_is_an_asset_like_any_other(demo: Demo, tmp_path: Path) -> None:
     account = demo.account("saver", plan="PRO", grants=("portfolio",))
     holdings = tmp_path / "cash.json"
     holdings.write_text(json.dumps([{"symbol": "EUR", "amount": "10", "priceUsd": "1.08"}]))
-    made = demo.command(
+    user = demo.command(
         "virtual-user", "add", "--account", account.id, "--type", "CEX", "--label", "Cash", "--file", str(holdings)
     )
-    (found,) = demo.client(account.key).virtual_portfolio(made["address"])
-    assert found.networth == "10.8"
+    (portfolio,) = demo.client(account.key).virtual_portfolio(user["address"])
+    assert portfolio.networth == "10.8"
 
 
 # --- chains and protocols ---
@@ -563,7 +577,7 @@ def test_cash_of_a_virtual_user_is_an_asset_like_any_other(demo: Demo, tmp_path:
 
 def test_what_is_about_the_service_is_free(demo: Demo, me: Client) -> None:
     with costs(me, 0):
-        assert asked(me, "/chains").status == 200
+        assert send(me, "/chains").status == 200
         assert me.protocols("local").pagination == shapes.Pagination(page=1, limit=20, has_more=False)
         assert me.status(DAVE)[0].address == DAVE
     free(me, "/chains/nowhere/protocols", 404, shapes.Refusal)
@@ -575,21 +589,21 @@ def test_chains_are_shown_with_colour_and_pictures(me: Client) -> None:
     assert (chain.key, chain.chain_id, chain.is_portfolio_supported) == ("local", 31337, True)
 
 
-def test_protocols_are_paged_and_found_by_contract(there: Client) -> None:
+def test_protocols_are_paged_and_found_by_contract(ethereum_client: Client) -> None:
     pages: list[str] = []
     number = 1
     while True:
-        page = there.protocols("ethereum", page=number, limit=2)
+        page = ethereum_client.protocols("ethereum", page=number, limit=2)
         pages += [each.key for each in page.data]
         if not page.pagination.has_more:
             break
         number += 1
-    assert pages[:100] == [each.key for each in there.protocols("ethereum", limit=100).data]
+    assert pages[:100] == [each.key for each in ethereum_client.protocols("ethereum", limit=100).data]
     assert "aave3" in pages
-    with costs(there, 5):
-        named = there.get(dict[str, Any], "/contract-protocol", contract=AAVE_POOL, chain="ethereum")
-    assert named["protocol"]["key"] == "aave3"
-    with costs(there, 5):
-        everywhere = there.get(dict[str, Any], "/contract-protocol", contract=AAVE_POOL)
+    with costs(ethereum_client, 5):
+        document = ethereum_client.get(dict[str, Any], "/contract-protocol", contract=AAVE_POOL, chain="ethereum")
+    assert document["protocol"]["key"] == "aave3"
+    with costs(ethereum_client, 5):
+        everywhere = ethereum_client.get(dict[str, Any], "/contract-protocol", contract=AAVE_POOL)
     assert ("aave3", "ethereum") in {(each["key"], each["chainKey"]) for each in everywhere["protocols"]}
-    free(there, f"/contract-protocol?contract={DAVE}", 404, shapes.Refusal)
+    free(ethereum_client, f"/contract-protocol?contract={DAVE}", 404, shapes.Refusal)

@@ -1,4 +1,4 @@
-"""What the service refuses, and how: keys, rights, credits, rates, parameters, and calls that are sent twice."""
+"""Refusals of the service: keys, rights, credits, rates, parameters, and calls that are sent twice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from msgspec import UNSET
 
 from tests.e2e import shapes
-from tests.e2e.client import Answer, Client, asked, costs, free
+from tests.e2e.client import Answer, Client, costs, free, send
 from tests.e2e.running import DAVE, THE_DAY, Demo, Running
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("demo")]
@@ -43,12 +43,12 @@ def me(demo: Demo) -> Client:
 
 @pytest.fixture(scope="module")
 def poor(demo: Demo) -> Client:
-    """All rights, no credits."""
+    """Return a client with all rights and no credits."""
     return demo.client(demo.account("poor", plan="PRO", funds=0, grants=("portfolio", "at-block", "enterprise")).key)
 
 
 @pytest.fixture(scope="module")
-def nobody(demo: Demo) -> Client:
+def customer_without_rights(demo: Demo) -> Client:
     """Credits, no rights."""
     return demo.client(demo.account("nobody").key)
 
@@ -59,7 +59,7 @@ def nobody(demo: Demo) -> Client:
 @pytest.mark.parametrize("key", [None, "", "cf_live_made_up"])
 def test_no_path_is_open_without_a_key(demo: Demo, key: str | None) -> None:
     for path in EVERY:
-        answer = asked(demo.client(key), path)
+        answer = send(demo.client(key), path)
         assert answer.status == 401, (path, answer.body)
         assert answer.headers["www-authenticate"].startswith("Bearer")
         refusal = answer.read(shapes.Refusal)
@@ -71,18 +71,18 @@ def test_no_path_is_open_without_a_key(demo: Demo, key: str | None) -> None:
 
 def test_a_key_ends_at_once_when_it_is_revoked_and_another_goes_on(demo: Demo) -> None:
     account = demo.account("rotating", grants=("portfolio",))
-    made = demo.command("key", "create", "--account", account.id, "--name", "second")
-    second = made["apiKey"]
+    created = demo.command("key", "create", "--account", account.id, "--name", "second")
+    second = created["apiKey"]
     keys = demo.command("key", "list", "--account", account.id)
-    (old,) = [key["keyId"] for key in keys if key["keyId"] != made["keyId"]]
+    (old,) = [key["keyId"] for key in keys if key["keyId"] != created["keyId"]]
     assert demo.client(second).book() == demo.client(account.key).book() == []
     demo.command("key", "revoke", old)
-    assert asked(demo.client(account.key), "/addressbook").status == 401
+    assert send(demo.client(account.key), "/addressbook").status == 401
     assert demo.client(second).book() == []
 
 
-def test_at_block_without_its_add_on_is_401(nobody: Client) -> None:
-    answer = asked(nobody, AT_BLOCK)
+def test_at_block_without_its_add_on_is_401(customer_without_rights: Client) -> None:
+    answer = send(customer_without_rights, AT_BLOCK)
     assert answer.status == 401
     assert answer.read(shapes.Refusal).message
 
@@ -90,14 +90,14 @@ def test_at_block_without_its_add_on_is_401(nobody: Client) -> None:
 # --- 403 ---
 
 
-def test_rights_that_are_missing_are_403_and_cost_nothing(demo: Demo, nobody: Client) -> None:
+def test_rights_that_are_missing_are_403_and_cost_nothing(demo: Demo, customer_without_rights: Client) -> None:
     for path in (*BOOK, f"/portfolio?addresses={DAVE}", f"/nav?addresses={DAVE}", f"/wallet?addresses={DAVE}"):
-        assert free(nobody, path, 403, shapes.Refusal).error is not UNSET, path
+        assert free(customer_without_rights, path, 403, shapes.Refusal).error is not UNSET, path
     free_plan = demo.client(demo.account("free plan", grants=("portfolio",)).key)
     for path in PRO:
         assert free(free_plan, path, 403, shapes.Refusal).error is not UNSET, path
     for path in BEACON:
-        free(nobody, path, 403, shapes.BeaconRefusal)
+        free(customer_without_rights, path, 403, shapes.BeaconRefusal)
 
 
 def test_validators_without_a_beacon_node_are_refused_by_type(demo: Demo) -> None:
@@ -118,27 +118,27 @@ def test_validators_without_a_beacon_node_are_refused_by_type(demo: Demo) -> Non
 
 def test_who_has_no_credits_is_told_how_many_are_needed(poor: Client) -> None:
     for path in (*BOOK, *PLAIN[:1], *PLAIN[2:5], *PRO[:1]):
-        answer = asked(poor, path)
+        answer = send(poor, path)
         assert answer.status == 402, (path, answer.body)
         unpaid = answer.read(shapes.Unpaid)
         assert (unpaid.credits_required, unpaid.credits_available, unpaid.credits_needed) == (1, 0, 1)
     for path in FREE:
-        assert asked(poor, path).status == 200, path
+        assert send(poor, path).status == 200, path
     assert poor.credits() == 0
 
 
 def test_what_is_wrong_is_said_before_what_is_not_paid(poor: Client) -> None:
-    assert asked(poor, "/portfolio?addresses=0x12").status == 400
-    assert asked(poor, "/portfolio").status == 400
+    assert send(poor, "/portfolio?addresses=0x12").status == 400
+    assert send(poor, "/portfolio").status == 400
 
 
 def test_calls_at_the_same_time_never_spend_more_than_there_is(demo: Demo) -> None:
     client = demo.client(demo.account("crowd", funds=3, grants=("portfolio",)).key)
     with ThreadPoolExecutor(8) as crowd:
-        answers = list(crowd.map(lambda _: asked(client, "/addressbook").status, range(24)))
+        answers = list(crowd.map(lambda _: send(client, "/addressbook").status, range(24)))
     assert set(answers) <= {200, 402}
     assert 1 <= answers.count(200) <= 3
-    while asked(client, "/addressbook").status == 200:
+    while send(client, "/addressbook").status == 200:
         pass
     assert client.credits() == 0
 
@@ -154,10 +154,10 @@ def test_a_parameter_that_is_unknown_is_refused(me: Client, path: str) -> None:
 
 @pytest.mark.parametrize("route", ["portfolio", "wallet", "nav", "historical", "transactions"])
 def test_more_than_ten_addresses_are_refused(me: Client, route: str) -> None:
-    more = {"historical": f"&date={THE_DAY}", "transactions": "&limit=1&offset=0"}.get(route, "")
-    many = ",".join(f"0x{number:040x}" for number in range(1, 12))
-    free(me, f"/{route}?addresses={many}{more}", 400, shapes.Invalid)
-    free(me, f"/{route}?addresses={more}", 400, shapes.Invalid)
+    parameters = {"historical": f"&date={THE_DAY}", "transactions": "&limit=1&offset=0"}.get(route, "")
+    addresses = ",".join(f"0x{number:040x}" for number in range(1, 12))
+    free(me, f"/{route}?addresses={addresses}{parameters}", 400, shapes.Invalid)
+    free(me, f"/{route}?addresses={parameters}", 400, shapes.Invalid)
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,8 @@ def test_a_boolean_is_true_or_false(me: Client, value: str) -> None:
 
 
 def test_paths_and_methods_that_are_none(me: Client) -> None:
-    assert asked(me, "/nowhere").status == 404
-    wrong = asked(me, "/portfolio", "POST", {})
+    assert send(me, "/nowhere").status == 404
+    wrong = send(me, "/portfolio", "POST", {})
     assert wrong.status == 405
     assert "GET" in wrong.headers["allow"]
 
@@ -193,7 +193,7 @@ def limits(answer: Answer) -> tuple[int, int]:
 def spend(client: Client, path: str, limit: int) -> Answer:
     """Calls until the bucket of the path is empty."""
     for _ in range(limit + 20):  # it fills again a little meanwhile
-        answer = asked(client, path)
+        answer = send(client, path)
         if answer.status == 429:
             return answer
     raise AssertionError(f"{limit + 20} calls and no limit")
@@ -207,21 +207,21 @@ def limited(answer: Answer) -> None:
 
 def test_every_route_shares_one_bucket_of_a_key(demo: Demo, me: Client) -> None:
     client = demo.client(demo.account("hasty", grants=("portfolio",)).key)
-    assert limits(asked(client, "/credits")) == (LIMIT, LIMIT - 1)
-    assert limits(asked(client, "/addressbook")) == (LIMIT, LIMIT - 2)
-    assert limits(asked(client, "/portfolio")) == (LIMIT, LIMIT - 3), "a refused call counts"
+    assert limits(send(client, "/credits")) == (LIMIT, LIMIT - 1)
+    assert limits(send(client, "/addressbook")) == (LIMIT, LIMIT - 2)
+    assert limits(send(client, "/portfolio")) == (LIMIT, LIMIT - 3), "a refused call counts"
     limited(spend(client, "/credits", LIMIT))
-    assert asked(client, "/bundles").status == 429
-    assert asked(client, f"/portfolio?addresses={DAVE}").status == 429
+    assert send(client, "/bundles").status == 429
+    assert send(client, f"/portfolio?addresses={DAVE}").status == 429
     assert me.credits() > 0, "another key is not touched"
 
 
 def test_at_block_has_a_bucket_of_its_own(demo: Demo) -> None:
     client = demo.client(demo.account("historian", grants=("portfolio", "at-block")).key)
     path = "/portfolio/at-block?addresses=none"
-    assert limits(asked(client, path)) == (AT_BLOCK_LIMIT, AT_BLOCK_LIMIT - 1)
+    assert limits(send(client, path)) == (AT_BLOCK_LIMIT, AT_BLOCK_LIMIT - 1)
     limited(spend(client, path, AT_BLOCK_LIMIT))
-    assert limits(asked(client, "/credits")) == (LIMIT, LIMIT - 1)
+    assert limits(send(client, "/credits")) == (LIMIT, LIMIT - 1)
 
 
 # --- a call that is sent twice ---
@@ -230,25 +230,25 @@ def test_at_block_has_a_bucket_of_its_own(demo: Demo) -> None:
 def test_a_call_that_is_sent_twice_with_its_key_is_done_and_paid_once(me: Client) -> None:
     body = {"entries": [{"address": DAVE, "label": "once"}]}
     with costs(me, 1):
-        first = asked(me, "/addressbook", "POST", body, Idempotency_Key="one")
-        second = asked(me, "/addressbook", "POST", body, Idempotency_Key="one")
+        first = send(me, "/addressbook", "POST", body, Idempotency_Key="one")
+        second = send(me, "/addressbook", "POST", body, Idempotency_Key="one")
     assert (first.status, first.body) == (second.status, second.body)
-    other = {"entries": [{"address": DAVE, "label": "other"}]}
+    other_body = {"entries": [{"address": DAVE, "label": "other"}]}
     with costs(me, 0):
-        mixed = asked(me, "/addressbook", "POST", other, Idempotency_Key="one")
+        mixed = send(me, "/addressbook", "POST", other_body, Idempotency_Key="one")
     assert mixed.status == 422
     with costs(me, 1):
-        assert asked(me, "/addressbook", "POST", other, Idempotency_Key="two").status == 200
+        assert send(me, "/addressbook", "POST", other_body, Idempotency_Key="two").status == 200
 
 
 def test_the_same_key_of_two_accounts_is_two_keys(demo: Demo, me: Client) -> None:
-    other = demo.client(demo.account("namesake", grants=("portfolio",)).key)
-    for client, label in ((me, "mine"), (other, "other's")):
+    other_client = demo.client(demo.account("namesake", grants=("portfolio",)).key)
+    for client, label in ((me, "mine"), (other_client, "other's")):
         body = {"name": label, "addresses": [DAVE]}
         client.keep((DAVE, ""))
-        answer = asked(client, "/bundles", "POST", body, Idempotency_Key="shared")
+        answer = send(client, "/bundles", "POST", body, Idempotency_Key="shared")
         assert answer.status == 200, answer.body
-    assert [bundle.name for bundle in other.bundles()] == ["other's"]
+    assert [bundle.name for bundle in other_client.bundles()] == ["other's"]
 
 
 # --- without a key ---

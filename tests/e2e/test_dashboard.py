@@ -1,4 +1,4 @@
-"""The dashboard in a real browser, over the demo: what it shows is what the API says, at each width and theme."""
+"""The dashboard in a real browser, over the demo: its numbers are those of the API, at each width and theme."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ async def test_the_numbers_of_the_portfolio_are_those_of_the_api(demo: Demo, tmp
         assert Decimal(await page.says("document.getElementById('networth').dataset.exact")) == total
         assert await page.says("document.getElementById('networth').textContent") == dollars(amounts.text(total))
         rows = "[...document.querySelectorAll('tr.asset button.number')].map(b => [b.dataset.exact, b.textContent])"
-        shown = await page.says(rows)
+        values = await page.says(rows)
         expected = [
             str(-Decimal(asset["value"])) if side == "borrowAssets" else asset["value"]
             for document in documents
             for side, asset in assets_in_sums(document)
             if asset["value"] != "N/A"
         ]
-        assert sorted(Decimal(exact) for exact, _ in shown) == sorted(map(Decimal, expected))
-        assert {text for exact, text in shown if abs(Decimal(exact)) >= Decimal("0.01")} == {
+        assert sorted(Decimal(exact) for exact, _ in values) == sorted(map(Decimal, expected))
+        assert {text for exact, text in values if abs(Decimal(exact)) >= Decimal("0.01")} == {
             dollars(text) for text in expected if abs(Decimal(text)) >= Decimal("0.01")
         }
         pictures = "[...document.querySelectorAll('img.logo')].map(i => i.complete && i.naturalWidth > 0)"
@@ -104,10 +104,10 @@ async def test_one_click_shows_why_a_value_is_what_it_is(demo: Demo, tmp_path: P
 async def test_no_page_overflows_and_a_keyboard_reaches_all(demo: Demo, tmp_path: Path, width: int, theme: str) -> None:
     to = demo.config.read_text().split('"2026-03-01" = "')[1][:10]
     async with opened(demo, tmp_path, f"portfolio?addresses={CAROL}&to={to}", width, theme) as page:
-        for place in ("portfolio", "history", "transactions"):
-            await page.says(f"location.hash = '#/{place}?addresses={CAROL}&to={to}'")
+        for page_name in ("portfolio", "history", "transactions"):
+            await page.says(f"location.hash = '#/{page_name}?addresses={CAROL}&to={to}'")
             await page.once(
-                f"document.querySelector('[data-page={place}] .card .figures, [data-page={place}] .record')"
+                f"document.querySelector('[data-page={page_name}] .card .figures, [data-page={page_name}] .record')"
             )
             assert await page.says("document.documentElement.scrollWidth") <= width
             assert await page.says(WIDE) == []
@@ -122,15 +122,15 @@ async def test_no_page_overflows_and_a_keyboard_reaches_all(demo: Demo, tmp_path
 @pytest.mark.slow("the days of a history are read one by one")
 async def test_history_and_transactions_are_those_of_the_api(demo: Demo, tmp_path: Path) -> None:
     to = demo.config.read_text().split('"2026-03-01" = "')[1][:10]
-    since = demo.config.read_text().split('"2026-02-01" = "')[1][:10]
-    days = get(demo, f"/v1/performance?addresses={CAROL}&startDate={since}&endDate={to}")
-    async with opened(demo, tmp_path, f"history?addresses={CAROL}&from={since}&to={to}") as page:
+    first_day = demo.config.read_text().split('"2026-02-01" = "')[1][:10]
+    days = get(demo, f"/v1/performance?addresses={CAROL}&startDate={first_day}&endDate={to}")
+    async with opened(demo, tmp_path, f"history?addresses={CAROL}&from={first_day}&to={to}") as page:
         await page.once("document.querySelector('[data-ready]')")
         await page.once("document.querySelector('.chart canvas')")
-        shown = await page.says(
+        day_values = await page.says(
             "[...document.querySelectorAll('[data-day]')].map(r => [r.dataset.day, r.cells[1].title])"
         )
-        assert shown == [[each["day"], each["value"]] for each in days["days"]]
+        assert day_values == [[each["day"], each["value"]] for each in days["days"]]
         assert await page.says("document.querySelector('[data-stat=gain]').dataset.exact") == days["gain"]
         await page.says(f"location.hash = '#/transactions?addresses={CAROL}&hideSpam=false'")
         await page.once("(document.querySelector('.foot')?.scrollIntoView(), document.querySelector('#end'))")
@@ -149,18 +149,20 @@ async def test_approvals_are_those_of_the_api_by_value_at_risk(ethereum: Running
     account = ethereum.account("dashboard", plan="PRO", grants=("portfolio",))
     server = Demo(ethereum.url, ethereum.config, account.key, "", "")
     page_of_api = get(server, f"/v1/approvals/ethereum?addresses={ALICE}&limit=100&include=allowance,permit2")
-    left = [
+    allowances = [
         each["allowance"] for each in page_of_api["items"] if each.get("allowance", {"amount": "0"})["amount"] != "0"
     ]
-    risks = [each["valueAtRisk"] for each in (*left, *page_of_api["permit2"])]
+    risks = [each["valueAtRisk"] for each in (*allowances, *page_of_api["permit2"])]
     assert any(risk != "N/A" for risk in risks)
     async with opened(server, tmp_path, f"approvals?addresses={ALICE}", 390, "dark") as page:
         await page.once("document.querySelector('[data-ready]')")
-        shown = await page.says("[...document.querySelectorAll('.risk')].map(r => [r.dataset.exact, r.textContent])")
-        assert sorted(exact for exact, _ in shown) == sorted(risks)
-        known = [Decimal(exact) for exact, _ in shown if exact != "N/A"]
-        assert known == sorted(known, reverse=True)
-        assert {text for exact, text in shown if exact == "N/A"} <= {"N/A"}
+        risk_texts = await page.says(
+            "[...document.querySelectorAll('.risk')].map(r => [r.dataset.exact, r.textContent])"
+        )
+        assert sorted(exact for exact, _ in risk_texts) == sorted(risks)
+        priced = [Decimal(exact) for exact, _ in risk_texts if exact != "N/A"]
+        assert priced == sorted(priced, reverse=True)
+        assert {text for exact, text in risk_texts if exact == "N/A"} <= {"N/A"}
         assert await page.says(WIDE) == []
         assert await page.says(MUTE) == []
         assert page.complaints == []
@@ -168,16 +170,16 @@ async def test_approvals_are_those_of_the_api_by_value_at_risk(ethereum: Running
 
 async def test_a_chain_without_permit2_shows_its_approvals_and_says_so(demo: Demo, tmp_path: Path) -> None:
     items = get(demo, f"/v1/approvals/local?addresses={ALICE}&limit=100&include=allowance")["items"]
-    left = [each["allowance"] for each in items if each.get("allowance", {"amount": "0"})["amount"] != "0"]
-    assert left
+    allowances = [each["allowance"] for each in items if each.get("allowance", {"amount": "0"})["amount"] != "0"]
+    assert allowances
     async with opened(demo, tmp_path, f"approvals?addresses={ALICE}") as page:
         await page.once("document.querySelector('[data-ready]')")
-        shown = await page.says("[...document.querySelectorAll('.risk')].map(each => each.dataset.exact)")
-        assert sorted(shown) == sorted(each["valueAtRisk"] for each in left)
+        page_risks = await page.says("[...document.querySelectorAll('.risk')].map(each => each.dataset.exact)")
+        assert sorted(page_risks) == sorted(each["valueAtRisk"] for each in allowances)
         assert "Permit2" in await page.says("document.querySelector('.inner p.bad').textContent")
         texts = await page.says("[...document.querySelectorAll('.revocation pre')].map(each => each.textContent)")
         transactions = [json.loads(text) for text in texts]
-        assert len(transactions) == len(left)
+        assert len(transactions) == len(allowances)
         for transaction in transactions:
             assert transaction.pop("chainId") == int(demo.rpc("eth_chainId"), 16)
             assert transaction["from"] == ALICE
@@ -198,15 +200,17 @@ async def test_completeness_is_that_of_the_api(demo: Demo, tmp_path: Path) -> No
         await page.says("location.hash = '#/operations'")
         await page.once("document.querySelector('[data-page=operations][data-ready]')")
         (endpoint,) = get(demo, "/readyz")["chains"][0]["endpoints"]
-        shown = await page.says("[...document.querySelectorAll('#endpoints tbody td')].map(each => each.textContent)")
-        assert (shown[0], shown[4]) == ("in use", str(endpoint["faults"]))
+        endpoint_cells = await page.says(
+            "[...document.querySelectorAll('#endpoints tbody td')].map(each => each.textContent)"
+        )
+        assert (endpoint_cells[0], endpoint_cells[4]) == ("in use", str(endpoint["faults"]))
         failures = "[...document.querySelectorAll('#tasks tbody tr')].map(row => row.cells[2].textContent)"
         assert await page.says(failures) == [str(each["failures"]) for each in get(demo, "/readyz")["tasks"]]
         assert await page.says(WIDE) == []
         await page.says(UNREADY)
-        for place in ("operations", "status"):
-            await page.says(f"location.hash = '#/{place}?again'")
-            await page.once(f"document.querySelector('[data-page={place}][data-ready] .badge.bad')")
+        for page_name in ("operations", "status"):
+            await page.says(f"location.hash = '#/{page_name}?again'")
+            await page.once(f"document.querySelector('[data-page={page_name}][data-ready] .badge.bad')")
         await page.says("location.hash = '#/constructor'")
         await page.once("document.querySelector('[data-page=portfolio]')")
 
@@ -250,16 +254,16 @@ async def test_a_hidden_page_has_no_stream_and_a_refused_one_comes_back(demo: De
     let hidden = false;
     Object.defineProperty(document, 'hidden', {get: () => hidden});
     window.hide = (state) => { hidden = state; document.dispatchEvent(new Event('visibilitychange')); };"""
-    shown = "document.documentElement.dataset"
+    counters = "document.documentElement.dataset"
     async with opened(demo, tmp_path, f"status?addresses={ALICE}", script=script) as page:
-        await page.once(f"{shown}.streams === '1'")
+        await page.once(f"{counters}.streams === '1'")
         await page.says("window.hide(true)")
-        await page.once(f"{shown}.streams === '0'")
-        asked = int(await page.says(f"{shown}.asked"))
+        await page.once(f"{counters}.streams === '0'")
+        request_count = int(await page.says(f"{counters}.asked"))
         await page.says("window.hide(false)")
-        await page.once(f"{shown}.streams === '1' && {shown}.asked === '{asked + 1}'")
+        await page.once(f"{counters}.streams === '1' && {counters}.asked === '{request_count + 1}'")
         await page.says("location.hash = '#/approvals'")
-        await page.once(f"{shown}.streams === '0'")
+        await page.once(f"{counters}.streams === '0'")
 
 
 async def test_names_that_attack_stay_text(demo: Demo, tmp_path: Path) -> None:

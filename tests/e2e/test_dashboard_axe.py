@@ -60,45 +60,45 @@ async def resize(page: Page, width: int) -> None:
     )
 
 
-async def check(page: Page, place: str) -> list[str]:
-    """What is wrong with the page: violations of both themes, what overflows, and what no keyboard reaches."""
-    found = []
+async def check(page: Page, page_name: str) -> list[str]:
+    """Return the page's faults: violations of both themes, overflows, and elements that no keyboard reaches."""
+    violations = []
     for theme in ("light", "dark"):
         await page.says(f"document.documentElement.dataset.theme = '{theme}'")
-        found += [f"{place} {theme}: {each}" for each in await page.says(SIMPLE)]
+        violations += [f"{page_name} {theme}: {each}" for each in await page.says(SIMPLE)]
     for width in WIDTHS:
         await resize(page, width)
         await page.says(DRAWN)
         wide = await page.says(WIDE)
         if await page.says("document.documentElement.scrollWidth") > width:
             wide.append("the page itself")
-        found += [f"{place} {width}: {each}" for each in wide]
-    return found + [f"{place}: {each}" for each in await page.says(MUTE)]
+        violations += [f"{page_name} {width}: {each}" for each in wide]
+    return violations + [f"{page_name}: {each}" for each in await page.says(MUTE)]
 
 
 @pytest.mark.slow("a browser opens every page at each width and theme", fast=["portfolio"])
-@pytest.mark.parametrize("places", [PAGES[:1], PAGES[1:]], ids=["portfolio", "others"])
+@pytest.mark.parametrize("page_names", [PAGES[:1], PAGES[1:]], ids=["portfolio", "others"])
 async def test_no_page_violates_a_rule_of_accessibility(
-    demo: Demo, tmp_path: Path, axe: str, places: tuple[str, ...]
+    demo: Demo, tmp_path: Path, axe: str, page_names: tuple[str, ...]
 ) -> None:
-    found = []
+    violations = []
     async with opened(demo, tmp_path, f"portfolio?addresses={CAROL}") as page:
         await page.says(f"{axe}; 0")
-        for place in places:
-            more = "&validators=7" if place == "validators" else ""
-            await page.says(f"location.hash = '#/{place}?addresses={CAROL}{more}'")
-            await page.once(f"document.querySelector('[data-page={place}]') && {SETTLED}")
+        for page_name in page_names:
+            parameters = "&validators=7" if page_name == "validators" else ""
+            await page.says(f"location.hash = '#/{page_name}?addresses={CAROL}{parameters}'")
+            await page.once(f"document.querySelector('[data-page={page_name}]') && {SETTLED}")
             await page.says("[...document.querySelectorAll('details')].slice(0, 12).forEach(each => each.open = true)")
-            found += await check(page, place)
-        if len(places) > 1:
+            violations += await check(page, page_name)
+        if len(page_names) > 1:
             await page.says("location.hash = '#/portfolio'")
             await page.once("document.querySelector('[data-page=portfolio] p.card')")
-            found += await check(page, "empty")
+            violations += await check(page, "empty")
         await page.do("Network.clearBrowserCookies")
         await page.says("location.hash = '#/gains'")
         await page.once("document.querySelector('form.login')")
-        found += await check(page, "login")
-    assert not found, "\n".join(found)
+        violations += await check(page, "login")
+    assert not violations, "\n".join(violations)
 
 
 async def test_the_why_of_a_number_violates_no_rule(demo: Demo, tmp_path: Path, axe: str) -> None:
@@ -106,5 +106,5 @@ async def test_the_why_of_a_number_violates_no_rule(demo: Demo, tmp_path: Path, 
         await page.says(f"{axe}; 0")
         await page.once("document.querySelector('[data-ready]')")
         await page.says("document.querySelector('tr.asset button.number').click()")
-        found = await check(page, "why")
-    assert not found, "\n".join(found)
+        violations = await check(page, "why")
+    assert not violations, "\n".join(violations)

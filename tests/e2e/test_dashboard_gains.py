@@ -57,17 +57,19 @@ def by_year(gains: list[dict[str, str]]) -> dict[str, list[str]]:
 
 async def test_gains_are_those_of_the_api_to_the_digit(demo: Demo, tmp_path: Path) -> None:
     answer = get(demo, f"/v1/gains?addresses={CAROL}&method=hifo")
-    place = f"gains?addresses={CAROL}&method=hifo"
-    async with opened(demo, tmp_path, place, 390, "dark", SAVED) as page:
+    path = f"gains?addresses={CAROL}&method=hifo"
+    async with opened(demo, tmp_path, path, 390, "dark", SAVED) as page:
         await page.once("document.querySelector('[data-ready]')")
         assert dict(await page.says(f"({EXACT})('[data-sum]', 'sum')")) == {key: answer[key] for key in SUMS}
-        held = {f"{each['chain']}:{each['contract']}": [each[key] for key in NUMBERS] for each in answer["holdings"]}
+        holdings = {
+            f"{each['chain']}:{each['contract']}": [each[key] for key in NUMBERS] for each in answer["holdings"]
+        }
         rows = "(id => [...document.querySelectorAll(id)].map(r => [r.dataset.asset ?? r.dataset.year, "
         rows += "[...r.querySelectorAll('[data-exact]')].map(c => c.dataset.exact)]))"
-        shown = dict(await page.says(f"{rows}('#held [data-asset]')"))
-        assert shown
-        assert shown == {key: held[key] for key in shown}
-        assert all(set(numbers) <= {"0", "N/A"} for key, numbers in held.items() if key not in shown)
+        page_holdings = dict(await page.says(f"{rows}('#held [data-asset]')"))
+        assert page_holdings
+        assert page_holdings == {key: holdings[key] for key in page_holdings}
+        assert all(set(numbers) <= {"0", "N/A"} for key, numbers in holdings.items() if key not in page_holdings)
         assert dict(await page.says(f"{rows}('#years [data-year]')")) == by_year(answer["gains"])
         while await page.says("!!document.querySelector('#disposals > button')"):
             await page.says("document.querySelector('#disposals > button').click()")
@@ -76,9 +78,11 @@ async def test_gains_are_those_of_the_api_to_the_digit(demo: Demo, tmp_path: Pat
         keys = ("transaction", "amount", "proceeds", "cost", "gain")
         assert sorted(await page.says(LOTS)) == sorted([row[key] for key in keys] for row in answer["gains"])
         texts = await page.says("[...document.querySelectorAll('.disposal .gain')].map(e => [e.title, e.textContent])")
-        known = [(exact, text) for exact, text in texts if exact != "N/A" and abs(Decimal(exact)) >= Decimal("0.01")]
-        assert known
-        assert all(text == dollars(exact) for exact, text in known)
+        known_texts = [
+            (exact, text) for exact, text in texts if exact != "N/A" and abs(Decimal(exact)) >= Decimal("0.01")
+        ]
+        assert known_texts
+        assert all(text == dollars(exact) for exact, text in known_texts)
         await check_files(page, answer)
         await check_filters(page, answer)
         assert await page.says(WIDE) == []

@@ -61,15 +61,18 @@ class FirstRun:
 
 @contextmanager
 def started(world: World, folder: Path) -> Iterator[FirstRun]:
-    """`chainfolio serve` in a terminal. Prices and protocols of the chain come from variables, not from a file here."""
-    beside, here = folder / "beside", folder / "here"
+    """Run `chainfolio serve` in a terminal. Prices and protocols of the chain come from variables, not from a file."""
+    world_folder, here = folder / "beside", folder / "here"
     here.mkdir()
-    prepare(beside, world.node, world.deployment, 0)
-    variables = {"CHAINFOLIO_PRICES_FILE": f"{beside}/prices.toml", "CHAINFOLIO_PROTOCOLS": f"{beside}/protocols"}
+    prepare(world_folder, world.node, world.deployment, 0)
+    variables = {
+        "CHAINFOLIO_PRICES_FILE": f"{world_folder}/prices.toml",
+        "CHAINFOLIO_PROTOCOLS": f"{world_folder}/protocols",
+    }
     terminal, end = pty.openpty()
     with (folder / "log").open("wb") as log:
-        words = [*COMMAND, "serve", "--port", str(free_port())]
-        running = subprocess.Popen(words, cwd=here, env=environment() | variables, stdout=end, stderr=log)
+        command = [*COMMAND, "serve", "--port", str(free_port())]
+        running = subprocess.Popen(command, cwd=here, env=environment() | variables, stdout=end, stderr=log)
         try:
             yield FirstRun(here, _link(terminal), world.node, world.wallets["alice"])
         finally:
@@ -81,10 +84,10 @@ def started(world: World, folder: Path) -> Iterator[FirstRun]:
 
 
 def _link(terminal: int) -> str:
-    seen, limit = "", time.monotonic() + PATIENCE_S
-    while not (link := re.search(r"(http://\S+link=\w+)\r?\n", seen)):
-        assert select.select([terminal], [], [], max(0.0, limit - time.monotonic()))[0], seen
-        seen += os.read(terminal, 10_000).decode()
+    output, limit = "", time.monotonic() + PATIENCE_S
+    while not (link := re.search(r"(http://\S+link=\w+)\r?\n", output)):
+        assert select.select([terminal], [], [], max(0.0, limit - time.monotonic()))[0], output
+        output += os.read(terminal, 10_000).decode()
     return link[1]
 
 
@@ -140,12 +143,12 @@ async def picture(page: Page, name: str) -> None:
         (Path(folder) / f"{name}.png").write_bytes(await page.picture())
 
 
-async def keep(page: Page, run: FirstRun, where: str) -> list[str]:
-    """Keep the chain that is shown, until the server serves it; the rules that the page violates meanwhile."""
+async def keep(page: Page, run: FirstRun, label: str) -> list[str]:
+    """Keep the chain on the page until the server serves it; return the rules that the page violates meanwhile."""
     await page.says("document.querySelector('#keep').scrollIntoView()")
     await click(page, "#keep-chain")
     await page.once("document.querySelector('#write')")
-    await picture(page, f"keep-{where}")
+    await picture(page, f"keep-{label}")
     faults = await check(page, "keep")
     assert SECRET not in await page.says("document.body.textContent")
     assert "networth" not in str(await api(page, f"/v1/portfolio?addresses={run.alice}")), "it is not served before"
@@ -154,7 +157,7 @@ async def keep(page: Page, run: FirstRun, where: str) -> list[str]:
     await page.once("document.querySelector('[data-page=portfolio][data-ready] tr.asset button.number')")
     assert load(run.file, {}).chains["local"].endpoints == [f"{run.node.url}/?{SECRET}"]
     assert stat.S_IMODE(run.file.stat().st_mode) == 0o600
-    await picture(page, f"kept-{where}")
+    await picture(page, f"kept-{label}")
     return faults
 
 
@@ -163,33 +166,33 @@ async def keep(page: Page, run: FirstRun, where: str) -> list[str]:
 async def test_an_empty_folder_leads_to_the_why_of_a_price(
     first_run: FirstRun, tmp_path: Path, width: int, theme: str, axe: str
 ) -> None:
-    where, worth = f"{width}-{theme}", "document.getElementById('networth').dataset.exact"
+    label, networth = f"{width}-{theme}", "document.getElementById('networth').dataset.exact"
     async with at_start(first_run, tmp_path, width, theme) as page:
         await page.says(f"{axe}; 0")
         faults = [f"empty: {each}" for each in await page.says(SIMPLE)]
-        await picture(page, f"start-{where}")
+        await picture(page, f"start-{label}")
         await enter(page, addresses=first_run.alice, rpc=f"{first_run.node.url}/?{SECRET}")
         await page.once(f"{CHECKED} && !document.querySelector('#start-show').disabled")
         assert await page.says("document.querySelector('#report').dataset.chain") == "local"
         faults += [f"checked: {each}" for each in await page.says(SIMPLE)]
         await page.says("document.querySelector('#report').scrollIntoView()")
-        await picture(page, f"checked-{where}")
+        await picture(page, f"checked-{label}")
         await click(page, "#start-show")
         await page.once("document.querySelector('[data-page=start][data-ready] tr.asset button.number')")
-        first, first_worth = await shown_values(page), await page.says(worth)
+        first, first_worth = await shown_values(page), await page.says(networth)
         assert Decimal(first_worth) > 0
-        await picture(page, f"shown-{where}")
+        await picture(page, f"shown-{label}")
         await click(page, "tr.asset button.number")
         assert "chainlink" in (await page.says("document.querySelector('dialog[open]').textContent")).lower()
         assert await page.says("clicks") <= 3
         await page.says("document.querySelector('dialog[open]').close()")
-        faults += await keep(page, first_run, where)
+        faults += await keep(page, first_run, label)
         (document,) = await api(page, f"/v1/portfolio?addresses={first_run.alice}")
-        assert [document["networth"], await page.says(worth)] == [first_worth] * 2
+        assert [document["networth"], await page.says(networth)] == [first_worth] * 2
         assert await shown_values(page) == first
-        for place in ("operations", "status"):
-            await page.says(f"location.hash = '#/{place}'")
-            await page.once(f"document.querySelector('[data-page={place}] #add-chain')")
+        for page_name in ("operations", "status"):
+            await page.says(f"location.hash = '#/{page_name}'")
+            await page.once(f"document.querySelector('[data-page={page_name}] #add-chain')")
         await click(page, "#add-chain")
         await page.once("document.querySelector('[data-page=start] #start-show')")
         await enter(page, rpc=first_run.node.url)

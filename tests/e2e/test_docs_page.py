@@ -71,17 +71,17 @@ async def test_a_narrow_page_is_folded_and_its_menu_leads_to_each_operation(demo
     async with browsing(tmp_path / "profile") as page:
         await opened(page, demo.url, 390)
         assert await page.says("document.documentElement.scrollHeight") < 12_000
-        shown = "document.getElementById('nav').checkVisibility()"
-        assert not await page.says(shown)
+        is_nav_visible = "document.getElementById('nav').checkVisibility()"
+        assert not await page.says(is_nav_visible)
         await page.says("document.querySelector('#menu > summary').click()")
-        await page.once(shown)
+        await page.once(is_nav_visible)
         links = await page.says("[...document.querySelectorAll('#nav a')].map(link => link.hash)")
         boxes = await page.says("[...document.querySelectorAll('section.operation')].map(box => '#' + box.id)")
         assert sorted(links) == sorted(boxes)
         await page.says(f"document.querySelector('#nav a[href=\"{links[-1]}\"]').click()")
         form = f"document.querySelector('{links[-1]} .try button')"
         await page.once(f"{form}.checkVisibility()")
-        assert not await page.says(shown), "the menu closes"
+        assert not await page.says(is_nav_visible), "the menu closes"
         top = await page.says(f"document.querySelector('{links[-1]}').getBoundingClientRect().top")
         assert 0 <= top < 844
         assert await page.says("document.querySelectorAll('section.operation .operation-form[open]').length") == 1
@@ -94,21 +94,21 @@ async def test_the_first_click_of_every_example_is_answered_on_the_demo(demo: De
         await page.says(f"document.getElementById('key').value = {key}")
         names = await page.says("[...document.querySelectorAll('section.operation')].map(box => box.id.slice(3))")
         assert set(LAST) < set(names)
-        said = {}
+        results = {}
         for name in [*(each for each in names if each not in LAST), *LAST]:
             box = PORTFOLIO.format(operation=json.dumps(name))
             await page.says(f"{box}.querySelector('.try button').click()")
             await page.once(f"{box}.querySelector('.result .note') && !{box}.querySelector('.try button').disabled")
-            said[name] = await page.says(f"{box}.querySelector('.result').textContent")
-        refused = {name: words for name, words in said.items() if not words.startswith("20")}
-        unknown = {name: refused.pop(name) for name in MADE_IDS}
-        assert all(words.startswith("404") for words in unknown.values()), unknown
-        assert [name for name in refused if not name.startswith(BEACON)] == [], refused
-        assert all("501" in words for words in refused.values()), "the demo has no beacon chain"
+            results[name] = await page.says(f"{box}.querySelector('.result').textContent")
+        refusals = {name: result for name, result in results.items() if not result.startswith("20")}
+        unknown = {name: refusals.pop(name) for name in MADE_IDS}
+        assert all(result.startswith("404") for result in unknown.values()), unknown
+        assert [name for name in refusals if not name.startswith(BEACON)] == [], refusals
+        assert all("501" in result for result in refusals.values()), "the demo has no beacon chain"
         for name in ("portfolio", "portfolio_at_block", "historical", "transactions", "approvals", "token_overview"):
-            assert '"symbol"' in said[name] or '"block"' in said[name], f"{name} shows nothing"
-        assert '"dailyIncome": "N/A"' not in said["portfolio"]
-        assert '"completeness": "complete"' in said["transactions"]
+            assert '"symbol"' in results[name] or '"block"' in results[name], f"{name} shows nothing"
+        assert '"dailyIncome": "N/A"' not in results["portfolio"]
+        assert '"completeness": "complete"' in results["transactions"]
 
 
 @pytest.mark.slow("a browser draws each of fifty operations")
@@ -131,8 +131,8 @@ async def test_the_page_draws_every_operation_and_its_form_gets_a_portfolio(
         await page.says(f"{box}.querySelector('.try button').click()")
         await page.once(f"{box}.querySelector('.result .status')")
         assert (await page.says(f"{box}.querySelector('.result .status').textContent")).startswith("200")
-        shown = json.loads(await page.says(f"{box}.querySelector('.result pre').textContent"))
-        assert shown == [await server.portfolio(world.wallets["alice"])]
+        document = json.loads(await page.says(f"{box}.querySelector('.result pre').textContent"))
+        assert document == [await server.portfolio(world.wallets["alice"])]
 
         box = PORTFOLIO.format(operation='"add_entries"')
         entry = {"address": world.wallets["alice"], "label": "Alice"}
@@ -145,7 +145,7 @@ async def test_the_page_draws_every_operation_and_its_form_gets_a_portfolio(
         assert "Idempotency-Key: once" in command
         await page.says(f"{box}.querySelector('.try button').click()")
         await page.once(f"{box}.querySelector('.result .status')")
-        shown = json.loads(await page.says(f"{box}.querySelector('.result pre').textContent"))
-        assert [each["label"] for each in shown["data"]] == ["Alice"]
+        document = json.loads(await page.says(f"{box}.querySelector('.result pre').textContent"))
+        assert [each["label"] for each in document["data"]] == ["Alice"]
         assert (await page.picture()).startswith(b"\x89PNG")
         assert page.complaints == []

@@ -1,4 +1,4 @@
-"""The past of a real chain through the engine: a block, a day, what is above the head, what a node has forgotten."""
+"""The past of a real chain through the engine: a block, a day, blocks above the head, and pruned blocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from chainfolio.settings import Settings
 from tests.api.fakes import KEY, FakeKeys
 from tests.api.sessions import client_session
 from tests.e2e.conftest import Serving, World, configured, history
-from tests.e2e.test_portfolio import SHOWN, SYMBOLS, as_json, assets, on_chain, over, place
+from tests.e2e.test_portfolio import SHOWN, SYMBOLS, as_json, assets, contract_of, on_chain, over
 
 pytestmark = pytest.mark.node
 
@@ -53,7 +53,7 @@ def past() -> Iterator[tuple[World, int]]:
 
 
 @pytest.fixture(scope="module")
-def given(past: tuple[World, int], tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def world_settings(past: tuple[World, int], tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return indexed(past[0], tmp_path_factory.mktemp("past") / "data")
 
 
@@ -73,14 +73,14 @@ def indexed(world: World, folder: Path) -> Settings:
 
 def the_day(settings: Settings, wallets: list[str], day: date = DAY) -> list[dict[str, Any]]:
     accounts = [account(wallet) for wallet in wallets]
-    found: list[dict[str, Any]] = as_json(over(settings, lambda system: Engine(system).historical(accounts, day)))
-    return found
+    documents: list[dict[str, Any]] = as_json(over(settings, lambda system: Engine(system).historical(accounts, day)))
+    return documents
 
 
-def test_a_day_is_what_the_last_block_before_it_says(past: tuple[World, int], given: Settings) -> None:
+def test_a_day_is_what_the_last_block_before_it_says(past: tuple[World, int], world_settings: Settings) -> None:
     world, last = past
     names = ("alice", "carol")
-    for name, document in zip(names, the_day(given, [world.wallets[name] for name in names]), strict=True):
+    for name, document in zip(names, the_day(world_settings, [world.wallets[name] for name in names]), strict=True):
         wallet = world.wallets[name]
         assert (document["address"], document["completeness"]) == (wallet, "complete")
         assert document["lastUpdated"] == str(MIDNIGHT_S * 1000)
@@ -88,7 +88,7 @@ def test_a_day_is_what_the_last_block_before_it_says(past: tuple[World, int], gi
         assert list(document["chains"]) == ["local"]
         values = []
         for symbol in SYMBOLS:
-            contract = place(world, symbol)
+            contract = contract_of(world, symbol)
             asset, raw = assets(document)[contract], on_chain(world, contract, wallet, last)
             decimals = 18 if symbol == "ETH" else world.deployment.tokens[symbol].decimals
             feed = world.deployment.feeds["ETH" if symbol == "WETH" else symbol]
@@ -100,85 +100,96 @@ def test_a_day_is_what_the_last_block_before_it_says(past: tuple[World, int], gi
         assert on_chain(world, ZERO_ADDRESS, wallet, last) != on_chain(world, ZERO_ADDRESS, wallet, world.node.height)
 
 
-def test_a_day_before_the_chain_began_is_not_found(past: tuple[World, int], given: Settings) -> None:
+def test_a_day_before_the_chain_began_is_not_found(past: tuple[World, int], world_settings: Settings) -> None:
     for day in (DAY - timedelta(days=1), date(1999, 12, 31)):
         with pytest.raises(NotFound, match=rf"{past[0].wallets['alice']} can be built for {day}"):
-            the_day(given, [past[0].wallets["alice"]], day)
+            the_day(world_settings, [past[0].wallets["alice"]], day)
 
 
-def test_a_day_that_the_chain_has_not_reached_is_an_error(past: tuple[World, int], given: Settings) -> None:
+def test_a_day_that_the_chain_has_not_reached_is_an_error(past: tuple[World, int], world_settings: Settings) -> None:
     with pytest.raises(NodeBehind):
-        the_day(given, [past[0].wallets["alice"]], DAY + timedelta(days=1))
+        the_day(world_settings, [past[0].wallets["alice"]], DAY + timedelta(days=1))
 
 
-def test_an_address_without_a_chain_is_named_beside_the_others(past: tuple[World, int], given: Settings) -> None:
+def test_an_address_without_a_chain_is_named_beside_the_others(
+    past: tuple[World, int], world_settings: Settings
+) -> None:
     solana, alice = "So11111111111111111111111111111111111111112", past[0].wallets["alice"]
-    without, whole = the_day(given, [solana, alice])
+    without, with_chain = the_day(world_settings, [solana, alice])
     issues = [(each["subject"], each["reason"]) for each in without["issues"]]
     assert (without["completeness"], issues) == ("partial", [(solana, "No Solana chain is configured")])
-    assert whole == the_day(given, [alice])[0]
+    assert with_chain == the_day(world_settings, [alice])[0]
     with pytest.raises(NotSupported, match=f"No Solana chain is configured: .*{solana}"):
-        the_day(given, [solana])
+        the_day(world_settings, [solana])
 
 
-def test_one_chain_that_is_gone_is_an_issue_of_the_others_answer(past: tuple[World, int], given: Settings) -> None:
-    lost = msgspec.structs.replace(
-        given.chains["local"], rpc=["http://127.0.0.1:9"], facts=str(given.data_dir / "lost.toml"), timeout_s=1
+def test_one_chain_that_is_gone_is_an_issue_of_the_others_answer(
+    past: tuple[World, int], world_settings: Settings
+) -> None:
+    lost_chain = msgspec.structs.replace(
+        world_settings.chains["local"],
+        rpc=["http://127.0.0.1:9"],
+        facts=str(world_settings.data_dir / "lost.toml"),
+        timeout_s=1,
     )
-    facts = (given.data_dir / "local.toml").read_text()
-    (given.data_dir / "lost.toml").write_text(facts.replace('key = "local"', 'key = "lost"'))
-    both = msgspec.structs.replace(given, chains={**given.chains, "lost": lost})
+    facts = (world_settings.data_dir / "local.toml").read_text()
+    (world_settings.data_dir / "lost.toml").write_text(facts.replace('key = "local"', 'key = "lost"'))
+    both = msgspec.structs.replace(world_settings, chains={**world_settings.chains, "lost": lost_chain})
     (document,) = the_day(both, [past[0].wallets["alice"]])
     assert document["completeness"] == "partial"
     assert [issue["adapter"] for issue in document["issues"]] == ["lost"]
     assert document["chains"]["local"]["value"] == document["networth"] != "0"
-    only = msgspec.structs.replace(given, chains={"lost": lost})
+    only = msgspec.structs.replace(world_settings, chains={"lost": lost_chain})
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9"):
         the_day(only, [past[0].wallets["alice"]])
 
 
-def test_at_a_block_everything_is_as_it_was(past: tuple[World, int], given: Settings) -> None:
+def test_at_a_block_everything_is_as_it_was(past: tuple[World, int], world_settings: Settings) -> None:
     world, last = past
     wallet = world.wallets["alice"]
-    (found,) = over(given, lambda system: Engine(system).at_block([account(wallet)], "local", last, SHOWN))
-    document = as_json(found)
+    (portfolio,) = over(world_settings, lambda system: Engine(system).at_block([account(wallet)], "local", last, SHOWN))
+    document = as_json(portfolio)
     assert (document["blockNumber"], document["priceAdapters"]) == (str(last), [])
     assert list(document["chains"]) == ["local"]
     for symbol in SYMBOLS:
-        asset = assets(document)[place(world, symbol)]
-        assert asset["sources"]["raw"] == str(on_chain(world, place(world, symbol), wallet, last))
+        asset = assets(document)[contract_of(world, symbol)]
+        assert asset["sources"]["raw"] == str(on_chain(world, contract_of(world, symbol), wallet, last))
         assert asset["sources"]["blockHash"] == world.node.block(last)["hash"]
         assert asset["price"] is not None
 
 
 @pytest.mark.parametrize("above", [1, 1000, 2**60, 10**70])
-def test_a_block_above_the_head_is_refused_with_the_head(past: tuple[World, int], given: Settings, above: int) -> None:
+def test_a_block_above_the_head_is_refused_with_the_head(
+    past: tuple[World, int], world_settings: Settings, above: int
+) -> None:
     world, _ = past
     alice, head = account(world.wallets["alice"]), world.node.height
     with pytest.raises(BadRequest, match=f"which is block {head}") as error:
-        over(given, lambda system: Engine(system).at_block([alice], "local", head + above, Options()))
+        over(world_settings, lambda system: Engine(system).at_block([alice], "local", head + above, Options()))
     assert error.value.field == "blockNumber"
 
 
-def test_the_head_itself_is_answered_though_it_is_not_indexed_yet(past: tuple[World, int], given: Settings) -> None:
+def test_the_head_itself_is_answered_though_it_is_not_indexed_yet(
+    past: tuple[World, int], world_settings: Settings
+) -> None:
     world, _ = past
     world.node.mine()
     head, wallet = world.node.height, world.wallets["bob"]
-    (found,) = over(given, lambda system: Engine(system).at_block([account(wallet)], "local", head, SHOWN))
-    ether = assets(as_json(found))[ZERO_ADDRESS]
+    (portfolio,) = over(world_settings, lambda system: Engine(system).at_block([account(wallet)], "local", head, SHOWN))
+    ether = assets(as_json(portfolio))[ZERO_ADDRESS]
     assert ether["sources"]["blockHash"] == world.node.block(head)["hash"]
-    assert (found.block_number, found.completeness) == (str(head), "partial")
-    assert [issue.adapter for issue in found.issues] == ["daily", "index"]
+    assert (portfolio.block_number, portfolio.completeness) == (str(head), "partial")
+    assert [issue.adapter for issue in portfolio.issues] == ["daily", "index"]
 
 
-def test_a_chain_that_is_not_configured_is_not_served(given: Settings) -> None:
+def test_a_chain_that_is_not_configured_is_not_served(world_settings: Settings) -> None:
     alice = account("0x" + "a1" * 20)
     for work in (
         lambda system: Engine(system).at_block([alice], "monad", 5, Options()),
         lambda system: Engine(system).approvals("base", [alice], 5, None),
     ):
         with pytest.raises(NotSupported):
-            over(given, work)
+            over(world_settings, work)
 
 
 def test_what_the_node_has_forgotten_is_an_error_and_never_a_zero(tmp_path: Path) -> None:
@@ -212,16 +223,16 @@ async def test_over_http_what_the_node_has_forgotten_is_500_in_words_and_costs_n
 
 
 async def test_a_block_that_the_node_has_no_header_of_any_more_is_forgotten_too(
-    given: Settings, monkeypatch: pytest.MonkeyPatch
+    world_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def gone(height: int) -> Any:
+    async def no_block(height: int) -> Any:
         raise NodeBehind("one.test", f"does not have block {height}")
 
-    system = System(given)
+    system = System(world_settings)
     chain = system.chain("local")
     try:
         head = (await chain.heads()).latest.height
-        monkeypatch.setattr(chain, "block", gone)
+        monkeypatch.setattr(chain, "block", no_block)
         with pytest.raises(HistoryUnavailable, match="block 5"):
             await Engine(system).at_block([account("0x" + "a1" * 20)], "local", 5, Options())
         with pytest.raises(NodeBehind):
@@ -231,29 +242,31 @@ async def test_a_block_that_the_node_has_no_header_of_any_more_is_forgotten_too(
 
 
 def test_approvals_come_through_the_engine_with_what_their_tokens_are_worth(
-    past: tuple[World, int], given: Settings
+    past: tuple[World, int], world_settings: Settings
 ) -> None:
     world, _ = past
     alice = account(world.wallets["alice"])
 
-    async def asked(system: System) -> ApprovalsPage:
+    async def read_approvals(system: System) -> ApprovalsPage:
         engine = Engine(system)
         await engine.portfolios([alice], Options(), wait=True, wallet_only=True)  # what its tokens are is known by now
         return await engine.approvals("local", [alice], 100, None)
 
-    page = over(given, asked)
+    page = over(world_settings, read_approvals)
     assert page.items
     assert page.next_position is None
     tokens = {token.address.lower() for token in world.deployment.tokens.values()}
     assert page.assets
     assert {token for _, token in page.assets} <= {item.token for item in page.items} & tokens
     for (owner, token), asset in page.assets.items():
-        held = on_chain(world, token, owner, world.node.height)
-        assert asset.balance == amounts.amount(held, asset.decimals)
+        balance = on_chain(world, token, owner, world.node.height)
+        assert asset.balance == amounts.amount(balance, asset.decimals)
         assert asset.value == amounts.value_of(asset.balance, asset.price)
 
 
-def test_a_sync_reads_in_the_background_once_and_status_shows_it(past: tuple[World, int], given: Settings) -> None:
+def test_a_sync_reads_in_the_background_once_and_status_shows_it(
+    past: tuple[World, int], world_settings: Settings
+) -> None:
     alice, bob = (account(past[0].wallets[name]) for name in ("alice", "bob"))
 
     async def synced(system: System) -> None:
@@ -264,9 +277,9 @@ def test_a_sync_reads_in_the_background_once_and_status_shows_it(past: tuple[Wor
         assert await engine.sync([alice, bob]) is True
         await engine.portfolios([alice, bob], Options(), wait=True, wallet_only=False)
         await asyncio.sleep(0)
-        told = await engine.status([alice, bob])
-        assert [each.in_progress for each in told] == [False, False]
-        before = [each.portfolio_us for each in told]
+        statuses = await engine.status([alice, bob])
+        assert [each.in_progress for each in statuses] == [False, False]
+        before = [each.portfolio_us for each in statuses]
         assert None not in before
         assert await engine.sync([alice]) is True
         await asyncio.gather(*(shared.task for shared in engine._accounts._reads._running.values()))
@@ -275,47 +288,47 @@ def test_a_sync_reads_in_the_background_once_and_status_shows_it(past: tuple[Wor
         assert after[0] > (before[0] or 0)
         assert after[1] == before[1]
 
-    over(given, synced)
+    over(world_settings, synced)
 
 
-async def test_the_past_over_http(past: tuple[World, int], given: Settings) -> None:
+async def test_the_past_over_http(past: tuple[World, int], world_settings: Settings) -> None:
     world, last = past
     wallet = world.wallets["alice"]
-    chains = {"local": msgspec.structs.replace(given.chains["local"], at_block=True)}
-    settings = msgspec.structs.replace(given, chains=chains)
+    chains = {"local": msgspec.structs.replace(world_settings.chains["local"], at_block=True)}
+    settings = msgspec.structs.replace(world_settings, chains=chains)
     system = System(settings)
     keys = FakeKeys(subscriptions={"acc_1": {wallet}})
     app = make_app(Engine(system), keys, settings, system.environment)
     headers = {"Authorization": f"Bearer {KEY}"}
     async with listening(app, "127.0.0.1", 0, drain_s=1) as port, client_session(headers=headers) as client:
 
-        async def asked(path: str) -> tuple[int, Any]:
+        async def get(path: str) -> tuple[int, Any]:
             async with client.get(f"http://127.0.0.1:{port}/v1{path}") as answer:
                 is_json = answer.content_type == "application/json"
                 return answer.status, await (answer.json() if is_json else answer.text())
 
-        status, (then,) = await asked(f"/portfolio/at-block?addresses={wallet}&chainKey=local&blockNumber={last}")
+        status, (then,) = await get(f"/portfolio/at-block?addresses={wallet}&chainKey=local&blockNumber={last}")
         assert (status, then["blockNumber"], then["priceAdapters"]) == (200, str(last), [])
-        status, (day,) = await asked(f"/historical?addresses={wallet}&date={DAY}")
+        status, (day,) = await get(f"/historical?addresses={wallet}&date={DAY}")
         assert (status, day["networth"]) == (200, then["networth"])
-        status, body = await asked(f"/historical?addresses={world.wallets['bob']}&date={DAY}")
+        status, body = await get(f"/historical?addresses={world.wallets['bob']}&date={DAY}")
         assert (status, body["error"]) == (403, "Forbidden")
-        status, body = await asked(f"/portfolio/at-block?addresses={wallet}&chainKey=local&blockNumber=10000000")
+        status, body = await get(f"/portfolio/at-block?addresses={wallet}&chainKey=local&blockNumber=10000000")
         assert (status, body["error"]) == (400, "Validation Failed")
         assert f"which is block {world.node.height}" in body["message"]
-        status, body = await asked(f"/portfolio/at-block?addresses={wallet}&chainKey=monad&blockNumber=5")
+        status, body = await get(f"/portfolio/at-block?addresses={wallet}&chainKey=monad&blockNumber=5")
         assert (status, body["error"]) == (501, "Not Served")
-        assert (await asked(f"/approvals/ethereum?addresses={wallet}"))[0] == 501
-        status, body = await asked(f"/transactions?addresses={wallet}&limit=5&offset=0")
+        assert (await get(f"/approvals/ethereum?addresses={wallet}"))[0] == 501
+        status, body = await get(f"/transactions?addresses={wallet}&limit=5&offset=0")
         assert (status, len(body["transactions"])) == (200, 5)
-        status, body = await asked(f"/transactions?addresses={wallet}&limit=5&offset=0&networks=linea")
+        status, body = await get(f"/transactions?addresses={wallet}&limit=5&offset=0&networks=linea")
         assert (status, body["message"]) == (400, "`networks` cannot hold 'linea': it is one of local")
         solana = "DYw8jCTfwHNRJhhmFcbXvVDTqWMEVFBX6ZKUmG5CNSKK"
-        status, body = await asked(f"/transactions?addresses={wallet},{solana}&limit=5&offset=0")
+        status, body = await get(f"/transactions?addresses={wallet},{solana}&limit=5&offset=0")
         assert (status, len(body["transactions"]), body["completeness"]) == (200, 5, "partial")
         assert "No Solana chain is configured" in [each["reason"] for each in body["issues"]]
-        assert (await asked(f"/transactions?addresses={solana}&limit=5&offset=0&networks=local"))[0] == 501
-        sent = await client.post(f"http://127.0.0.1:{port}/v1/sync-transactions", json={"addresses": [wallet]})
-        assert await sent.text() == '"Address is syncing"'
-        assert (await asked(f"/portfolio?addresses={wallet}&waitForSync=true"))[0] == 200
+        assert (await get(f"/transactions?addresses={solana}&limit=5&offset=0&networks=local"))[0] == 501
+        response = await client.post(f"http://127.0.0.1:{port}/v1/sync-transactions", json={"addresses": [wallet]})
+        assert await response.text() == '"Address is syncing"'
+        assert (await get(f"/portfolio?addresses={wallet}&waitForSync=true"))[0] == 200
     await system.close()

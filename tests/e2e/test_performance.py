@@ -21,7 +21,7 @@ FIRST, LAST = date(2024, 2, 26), date(2024, 3, 2)
 DAYS: Final = [str(day) for day in days_from(FIRST, LAST)]
 PATH: Final = "/v1/performance?addresses={}&startDate={}&endDate={}"
 BOX: Final = "document.getElementById('op-performance')"
-# Points of each line, how many dots, and what the other chart says, of days of which some are not known.
+# Points of each line, the number of dots, and the text of the other chart; some days are not known.
 GAPS: Final = """(() => {
   const days = [["2024-01-01", "10"], ["2024-01-02", "12"], ["2024-01-03", "N/A"], ["2024-01-04", "11"],
                 ["2024-01-08", "9"], ["2024-01-09", "9.5"]];
@@ -38,8 +38,8 @@ OUTSIDE: Final = f"""[...{BOX}.querySelectorAll('.result, .result *')]
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     """A chain that lives through some days, 29 February among them; Alice pays Carol every day."""
-    with paid_daily(days_from(FIRST, LAST)) as found:
-        yield found
+    with paid_daily(days_from(FIRST, LAST)) as paid_world:
+        yield paid_world
 
 
 async def subscribed(server: Server, world: World) -> str:
@@ -59,18 +59,18 @@ async def test_the_days_of_a_performance_are_those_of_the_past_and_what_was_paid
         await server.at(world.node.height)
         carol = await subscribed(server, world)
         path = PATH.format(carol, FIRST, LAST)
-        found: dict[str, Any] = await server.json(path)
-        assert [day["day"] for day in found["days"]] == DAYS
-        for day in found["days"]:
+        performance: dict[str, Any] = await server.json(path)
+        assert [day["day"] for day in performance["days"]] == DAYS
+        for day in performance["days"]:
             (past,) = await server.json(f"/v1/historical?addresses={carol}&date={day['day']}")
             assert day["value"] == past["networth"]
-        paid = [Decimal(flow["value"]) for flow in found["flows"]]
-        assert len(paid) == len(DAYS) - 1
-        assert total(paid) == Decimal(found["netFlows"]) > 0
-        change = EXACT.subtract(Decimal(found["endValue"]), Decimal(found["startValue"]))
-        assert Decimal(found["gain"]) == EXACT.subtract(change, total(paid))
-        assert found["timeWeightedReturn"] != "N/A", found["reasons"]
-        assert await server.json(path) == found
+        payments = [Decimal(flow["value"]) for flow in performance["flows"]]
+        assert len(payments) == len(DAYS) - 1
+        assert total(payments) == Decimal(performance["netFlows"]) > 0
+        change = EXACT.subtract(Decimal(performance["endValue"]), Decimal(performance["startValue"]))
+        assert Decimal(performance["gain"]) == EXACT.subtract(change, total(payments))
+        assert performance["timeWeightedReturn"] != "N/A", performance["reasons"]
+        assert await server.json(path) == performance
 
 
 @pytest.mark.slow("a browser draws the days that the other test compares")
@@ -94,19 +94,19 @@ async def test_the_page_draws_each_day_of_the_answer_and_a_day_that_is_not_known
         titles = await page.says(f"[...{BOX}.querySelectorAll('figcaption')].map(each => each.textContent)")
         assert titles == ["Worth in USD as each day began", "What 100 became, whatever was paid in or taken out"]
         charts = f"[...{BOX}.querySelectorAll('.chart')]"
-        said = await page.says(
+        chart_labels = await page.says(
             f"{charts}.map(each => [...each.querySelectorAll('.dot title')].map(dot => dot.textContent))"
         )
-        assert said == [[f"{day['day']}: {day[name]}" for day in days] for name in ("value", "growth")]
+        assert chart_labels == [[f"{day['day']}: {day[name]}" for day in days] for name in ("value", "growth")]
         heights = await page.says(
             f"{charts}.map(each => [...each.querySelectorAll('.dot')].map(dot => dot.cy.baseVal.value))[0]"
         )
         values = [Decimal(day["value"]) for day in days]
         assert sorted(range(len(days)), key=lambda at: -heights[at]) == sorted(range(len(days)), key=values.__getitem__)
         assert await page.says("document.documentElement.scrollWidth") <= 1280
-        lines, dots, other = await page.says(GAPS)
+        lines, dots, other_chart = await page.says(GAPS)
         assert (lines, dots) == ([2, 2], 5)
-        assert "not known on any of these days" in other
+        assert "not known on any of these days" in other_chart
         assert await page.says("charts('[]').length + charts('{\"days\": []}').length") == 0
         await page.says(f"{BOX}.querySelector('.result').scrollIntoView({{behavior: 'instant'}})")
         picture = tmp_path / "page.png"

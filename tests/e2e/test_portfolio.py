@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
 SHOWN = Options(sources=True, explorer_urls=False, images=False)
 SYMBOLS = ("ETH", "WETH", "USDC", "DAI", "WBTC")
-# What is a share of something inside a protocol, and of which.
+# Assets that are a share of another asset inside a protocol, with that asset.
 SHARES = {
     "UniswapV2Pair WETH/USDC": "uniswap2",
     "UniswapV2Pair WETH/DAI": "uniswap2",
@@ -42,7 +42,7 @@ BALANCE = "balanceOf(address)(uint256)"
 
 
 @pytest.fixture(scope="module")
-def given(world: World, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def settings(world: World, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings over an index of the whole chain: what is final by the command, the rest by following."""
     folder = tmp_path_factory.mktemp("portfolio") / "data"
     settings = configured(world, folder)
@@ -69,16 +69,16 @@ def over(settings: Settings, work: Callable[[System], Awaitable[T]]) -> T:
 
 
 @pytest.fixture(scope="module")
-def documents(world: World, given: Settings) -> dict[str, dict[str, Any]]:
+def documents(world: World, settings: Settings) -> dict[str, dict[str, Any]]:
     """The portfolio of each wallet by its name, as JSON has it."""
     wallets = [account(address) for address in world.wallets.values()]
-    found = over(given, lambda system: Engine(system).portfolios(wallets, SHOWN, wait=True, wallet_only=False))
-    return dict(zip(world.wallets, as_json(found), strict=True))
+    portfolios = over(settings, lambda system: Engine(system).portfolios(wallets, SHOWN, wait=True, wallet_only=False))
+    return dict(zip(world.wallets, as_json(portfolios), strict=True))
 
 
-def as_json(found: object) -> Any:
-    """What a client gets to see of it."""
-    return msgspec.json.decode(msgspec.json.encode(found))
+def as_json(value: object) -> Any:
+    """Return a value as a client gets it."""
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def assets(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -88,7 +88,7 @@ def assets(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {asset["contract"]: asset for asset in chain["protocolPositions"]["WALLET"]["assets"]}
 
 
-def inside(document: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+def protocol_assets(document: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Every asset inside protocols, with the sign that it has in sums."""
     for key, protocol in document["assetByProtocols"].items():
         for chain in protocol["chains"].values():
@@ -103,7 +103,7 @@ def value_usd(sign: int, asset: dict[str, Any]) -> Decimal:
     return Decimal(asset["value"]) if sign > 0 else Decimal(asset["value"]).copy_negate()
 
 
-def place(world: World, symbol: str) -> str:
+def contract_of(world: World, symbol: str) -> str:
     return ZERO_ADDRESS if symbol == "ETH" else world.deployment.tokens[symbol].address.lower()
 
 
@@ -120,7 +120,7 @@ def on_chain(world: World, contract: str, wallet: str, height: int) -> int:
 def test_a_balance_is_the_chains_and_its_worth_is_balance_times_price(
     world: World, documents: dict[str, dict[str, Any]], name: str, symbol: str
 ) -> None:
-    contract = place(world, symbol)
+    contract = contract_of(world, symbol)
     asset = assets(documents[name])[contract]
     height = int(asset["sources"]["blockNumber"])
     raw = on_chain(world, contract, world.wallets[name], height)
@@ -138,9 +138,9 @@ def test_a_balance_is_the_chains_and_its_worth_is_balance_times_price(
 def test_every_fungible_token_that_a_wallet_holds_is_found(
     world: World, documents: dict[str, dict[str, Any]], name: str
 ) -> None:
-    wallet, found = world.wallets[name], assets(documents[name])
-    height = int(found[ZERO_ADDRESS]["sources"]["blockNumber"])
-    held = {}
+    wallet, wallet_assets = world.wallets[name], assets(documents[name])
+    height = int(wallet_assets[ZERO_ADDRESS]["sources"]["blockNumber"])
+    raw_by_contract = {}
     for contract in {contract.lower() for contract in world.deployment.contracts.values()}:
         try:
             world.node.call(contract, "decimals()(uint8)", block=height)
@@ -148,11 +148,13 @@ def test_every_fungible_token_that_a_wallet_holds_is_found(
         except (RpcError, TransactionReverted, ValueError):  # it is no token
             continue
         if raw:
-            held[contract] = str(raw)
+            raw_by_contract[contract] = str(raw)
     shares = {world.deployment.contracts[name].lower(): protocol for name, protocol in SHARES.items()}
-    loose = {contract: raw for contract, raw in held.items() if contract not in shares}
-    assert {contract: a["sources"]["raw"] for contract, a in found.items() if contract != ZERO_ADDRESS} == loose
-    assert {shares[contract] for contract in held if contract in shares} <= set(documents[name]["assetByProtocols"])
+    loose = {contract: raw for contract, raw in raw_by_contract.items() if contract not in shares}
+    assert {contract: a["sources"]["raw"] for contract, a in wallet_assets.items() if contract != ZERO_ADDRESS} == loose
+    assert {shares[contract] for contract in raw_by_contract if contract in shares} <= set(
+        documents[name]["assetByProtocols"]
+    )
 
 
 @pytest.mark.parametrize("name", WALLETS)
@@ -160,16 +162,16 @@ def test_net_worth_is_the_sum_of_what_has_a_price_and_the_rest_is_counted(
     documents: dict[str, dict[str, Any]], name: str
 ) -> None:
     document = documents[name]
-    found = [*((1, asset) for asset in assets(document).values()), *inside(document)]
-    total = amounts.total([value_usd(sign, asset) for sign, asset in found if asset["value"] != "N/A"])
+    signed_assets = [*((1, asset) for asset in assets(document).values()), *protocol_assets(document)]
+    total = amounts.total([value_usd(sign, asset) for sign, asset in signed_assets if asset["value"] != "N/A"])
     assert document["networth"] == amounts.text(total)
     assert document["networth"] == amounts.text(
         amounts.total([Decimal(protocol["value"]) for protocol in document["assetByProtocols"].values()])
     )
     assert document["networth"] == document["chains"]["local"]["value"]
-    assert document["unpricedAssets"] == sum(asset["value"] == "N/A" for _, asset in found)
-    said = [issue for issue in document["issues"] if issue["adapter"] != "pnl"]  # who knows what the first coins cost
-    assert (document["completeness"], said) == ("complete", [])
+    assert document["unpricedAssets"] == sum(asset["value"] == "N/A" for _, asset in signed_assets)
+    issues = [issue for issue in document["issues"] if issue["adapter"] != "pnl"]  # who knows what the first coins cost
+    assert (document["completeness"], issues) == ("complete", [])
 
 
 def test_everything_was_read_at_one_block_that_is_on_the_chain(
@@ -178,7 +180,7 @@ def test_everything_was_read_at_one_block_that_is_on_the_chain(
     read = {
         (asset["sources"]["blockNumber"], asset["sources"]["blockHash"])
         for document in documents.values()
-        for asset in (*assets(document).values(), *(asset for _, asset in inside(document)))
+        for asset in (*assets(document).values(), *(asset for _, asset in protocol_assets(document)))
     }
     ((height, block_hash),) = read
     assert int(height) == world.node.height
@@ -186,59 +188,59 @@ def test_everything_was_read_at_one_block_that_is_on_the_chain(
 
 
 def test_the_net_asset_value_of_all_is_the_sum_of_their_net_worths(
-    world: World, given: Settings, documents: dict[str, dict[str, Any]]
+    world: World, settings: Settings, documents: dict[str, dict[str, Any]]
 ) -> None:
     wallets = [account(address) for address in world.wallets.values()]
-    found = over(given, lambda system: Engine(system).nav(wallets, "USD", wait=True))
-    assert found.nav == amounts.total([Decimal(document["networth"]) for document in documents.values()])
-    assert found.currency == "USD"
-    assert found.conversion_price == 1
+    result = over(settings, lambda system: Engine(system).nav(wallets, "USD", wait=True))
+    assert result.nav == amounts.total([Decimal(document["networth"]) for document in documents.values()])
+    assert result.currency == "USD"
+    assert result.conversion_price == 1
 
 
 @pytest.mark.parametrize("back", [3, 20])
-def test_an_earlier_block_gives_what_was_held_and_quoted_then(world: World, given: Settings, back: int) -> None:
+def test_an_earlier_block_gives_what_was_held_and_quoted_then(world: World, settings: Settings, back: int) -> None:
     height, wallet = world.node.height - back, world.wallets["carol"]
-    (found,) = over(given, lambda system: Engine(system).at_block([account(wallet)], "local", height, SHOWN))
-    document = as_json(found)
+    (portfolio,) = over(settings, lambda system: Engine(system).at_block([account(wallet)], "local", height, SHOWN))
+    document = as_json(portfolio)
     assert document["completeness"] == "complete"
     for symbol in SYMBOLS:
-        asset = assets(document)[place(world, symbol)]
-        assert asset["sources"]["raw"] == str(on_chain(world, place(world, symbol), wallet, height))
+        asset = assets(document)[contract_of(world, symbol)]
+        assert asset["sources"]["raw"] == str(on_chain(world, contract_of(world, symbol), wallet, height))
         assert asset["sources"]["blockHash"] == world.node.block(height)["hash"]
         feed = world.deployment.feeds["ETH" if symbol == "WETH" else symbol]
         answer = world.node.call(feed, "latestAnswer()(int256)", block=height)
         assert asset["price"] == amounts.text(amounts.amount(answer, 8))
 
 
-def test_before_any_contract_there_was_only_ether_and_nobody_knew_its_price(world: World, given: Settings) -> None:
+def test_before_any_contract_there_was_only_ether_and_nobody_knew_its_price(world: World, settings: Settings) -> None:
     wallet = world.wallets["alice"]
-    (found,) = over(given, lambda system: Engine(system).at_block([account(wallet)], "local", 0, SHOWN))
-    document = as_json(found)
+    (portfolio,) = over(settings, lambda system: Engine(system).at_block([account(wallet)], "local", 0, SHOWN))
+    document = as_json(portfolio)
     (ether,) = assets(document).values()
     assert (ether["balance"], ether["price"], ether["value"]) == ("10000", "N/A", "N/A")
     assert (document["networth"], document["unpricedAssets"]) == ("0", 1)
 
 
-def test_a_wallet_nobody_knows_has_nothing_and_that_is_known(given: Settings) -> None:
+def test_a_wallet_nobody_knows_has_nothing_and_that_is_known(settings: Settings) -> None:
     stranger = account("0x00000000000000000000000000000000deadbeef")
-    (found,) = over(given, lambda s: Engine(s).portfolios([stranger], SHOWN, wait=True, wallet_only=False))
-    assert (found.networth, found.completeness, found.unpriced_assets) == ("0", "complete", 0)
+    (portfolio,) = over(settings, lambda s: Engine(s).portfolios([stranger], SHOWN, wait=True, wallet_only=False))
+    assert (portfolio.networth, portfolio.completeness, portfolio.unpriced_assets) == ("0", "complete", 0)
 
 
-def test_indexing_once_more_changes_nothing(given: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+def test_indexing_once_more_changes_nothing(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     def count(system: System) -> Awaitable[dict[str, int]]:
         from chainfolio.tables import TABLES
 
-        async def counted() -> dict[str, int]:
+        async def row_counts() -> dict[str, int]:
             # Every command moves prices to the lake that were used before it, and this folder's tests used some.
             return {name: system.lake.count(table) for name, table in TABLES.items() if name != "prices"}
 
-        return counted()
+        return row_counts()
 
-    before = over(given, count)
-    assert main(["index", "local", "--config", str(given.data_dir / "chainfolio.toml"), "--json"]) == 0
+    before = over(settings, count)
+    assert main(["index", "local", "--config", str(settings.data_dir / "chainfolio.toml"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 0
-    assert over(given, count) == before
+    assert over(settings, count) == before
     assert before["transfers"] > 0
 
 
@@ -253,11 +255,11 @@ def test_the_demo_prints_one_document_and_ends(tmp_path: Path) -> None:
         check=False,
     )
     assert (child.returncode, child.stderr) == (0, "")
-    shown = json.loads(child.stdout)
-    assert tuple(shown["wallets"]) == WALLETS
-    for address, document in zip(shown["wallets"].values(), shown["portfolios"], strict=True):
-        found = [*((1, asset) for asset in assets(document).values()), *inside(document)]
-        values = [value_usd(sign, asset) for sign, asset in found if asset["value"] != "N/A"]
+    demo_output = json.loads(child.stdout)
+    assert tuple(demo_output["wallets"]) == WALLETS
+    for address, document in zip(demo_output["wallets"].values(), demo_output["portfolios"], strict=True):
+        signed_assets = [*((1, asset) for asset in assets(document).values()), *protocol_assets(document)]
+        values = [value_usd(sign, asset) for sign, asset in signed_assets if asset["value"] != "N/A"]
         assert document["address"] == address
         assert document["networth"] == amounts.text(amounts.total(values))
         assert document["completeness"] == "complete"
@@ -265,7 +267,7 @@ def test_the_demo_prints_one_document_and_ends(tmp_path: Path) -> None:
 
 
 def environment() -> dict[str, str]:
-    """What of this process's environment the local chain needs to be found."""
+    """Return the variables of this process that the local chain needs."""
     import os
 
     return {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "CHAINFOLIO_LOCALCHAIN_HOME")}

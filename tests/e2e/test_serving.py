@@ -19,7 +19,7 @@ STRANGER = "0x00000000000000000000000000000000deadbeef"
 
 
 def raws(document: dict[str, Any]) -> dict[str, int]:
-    """What a portfolio with sources says is held, by contract."""
+    """Return the raw balances of a portfolio with sources, by contract."""
     return {asset["contract"]: int(asset["sources"]["raw"]) for asset in assets(document)}
 
 
@@ -30,7 +30,7 @@ def assets(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def gift(world: World, raw: int) -> Tx:
-    """Alice gives some USDC to somebody who never had any."""
+    """Send some of Alice's USDC to an address that never had any."""
     usdc = world.deployment.tokens["USDC"].address
     return tx(world.deployment.accounts["alice"], usdc, "transfer(address,uint256)", STRANGER, raw)
 
@@ -50,9 +50,9 @@ async def test_every_operation_answers_and_the_same_question_twice_gets_the_same
             "/openapi.json",
             "/docs",
         ):
-            first, again = await server.get(path), await server.get(path)
-            assert (first[0], again[0]) == (200, 200), path
-            assert first[1] == again[1], path
+            first, second = await server.get(path), await server.get(path)
+            assert (first[0], second[0]) == (200, 200), path
+            assert first[1] == second[1], path
         assert (await server.get(f"/v1/wallet?addresses={both}"))[0] == 200
         assert (await server.get("/", key=""))[0] == 200
         assert (await server.get(f"/v1/portfolio?addresses={both}", key="cf_live_x"))[0] == 401
@@ -97,8 +97,8 @@ async def test_what_happens_on_the_chain_is_seen_when_one_waits_for_it(world: Wo
             assert after["completeness"] == "complete"
             final = world.node.mine(12) - 8
             await server.until(lambda chain: chain["indexed"] >= final + 8 and chain["lagBlocks"] == 0)
-            again = await server.portfolio(STRANGER, "&includeSources=true&waitForSync=true")
-            assert raws(again) == raws(after)
+            second = await server.portfolio(STRANGER, "&includeSources=true&waitForSync=true")
+            assert raws(second) == raws(after)
     finally:
         world.node.revert(snapshot)
 
@@ -136,13 +136,13 @@ async def test_without_its_node_it_answers_what_it_knows_and_recovers_with_it(se
             # The same chain on the same port, as after a restart.
             with LocalNode(port=node.port) as back:
                 usdc = world.deployment.tokens["USDC"].address.lower()
-                again = history(back)
-                assert again.deployment == world.deployment
-                await server.at(back.settle([gift(again, 77)]))
+                second_history = history(back)
+                assert second_history.deployment == world.deployment
+                await server.at(back.settle([gift(second_history, 77)]))
                 after = await server.portfolio(STRANGER, "&includeSources=true&waitForSync=true")
                 assert raws(after)[usdc] == 77
-                found = await server.until(lambda chain: chain["reason"] is None)
-                assert found["healthy"] is True
+                recovered = await server.until(lambda chain: chain["reason"] is None)
+                assert recovered["healthy"] is True
                 fresh = await server.portfolio(alice, "&waitForSync=true")
                 assert int(fresh["lastUpdated"]) > int(before["lastUpdated"])
                 assert fresh["completeness"] == "complete"

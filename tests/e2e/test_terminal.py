@@ -16,18 +16,18 @@ REMARKS = ("  …", "  without", "  in no sum", "  gains")  # what follows the r
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("demo")]
 
 
-def printed(demo: Demo, width: int, *words: str) -> list[str]:
+def printed(demo: Demo, width: int, *arguments: str) -> list[str]:
     """The lines that a command prints in a terminal of a width."""
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as output:
         patch.setenv("COLUMNS", str(width))
-        code = main([*words, "--config", str(demo.config)])
+        code = main([*arguments, "--config", str(demo.config)])
     assert code in (0, 12)  # 12: tokens that grow without events differ
     return output.getvalue().splitlines()
 
 
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("portfolio", ALICE),
         ("portfolio", ALICE, BOB),
@@ -39,8 +39,8 @@ def printed(demo: Demo, width: int, *words: str) -> list[str]:
     ],
     ids=" ".join,
 )
-def test_no_line_is_wider_than_the_terminal(demo: Demo, width: int, words: tuple[str, ...]) -> None:
-    lines = printed(demo, width, *words)
+def test_no_line_is_wider_than_the_terminal(demo: Demo, width: int, arguments: tuple[str, ...]) -> None:
+    lines = printed(demo, width, *arguments)
     assert lines
     assert [line for line in lines if cell_len(line) > width] == []
 

@@ -26,25 +26,31 @@ OF_WETH = {topic("Deposit(address,uint256)"), topic("Withdrawal(address,uint256)
 
 def receipts_of(world: World, wallet: str) -> dict[str, dict[str, Any]]:
     """The receipts of all that a wallet took part in, read one by one, the newest first."""
-    found = {}
+    receipts_by_hash = {}
     weth, padded = world.deployment.contracts["WETH"].lower(), "0x" + "0" * 24 + wallet[2:]
     for height in range(world.node.height, -1, -1):
         block = world.node.rpc("eth_getBlockByNumber", hex(height), True)
         receipts = world.node.rpc("eth_getBlockReceipts", hex(height))
-        for sent, receipt in reversed(list(zip(block["transactions"], receipts, strict=True))):
-            there = sent["from"] == wallet
-            there |= sent["to"] == wallet
+        for transaction, receipt in reversed(list(zip(block["transactions"], receipts, strict=True))):
+            is_party = transaction["from"] == wallet
+            is_party |= transaction["to"] == wallet
             for log in receipt["logs"]:
-                places = PARTIES.get(log["topics"][0], ())
-                there |= any(log["topics"][place] == padded for place in places if place < len(log["topics"]))
-                there |= log["topics"][0] in OF_WETH and log["address"] == weth and log["topics"][1] == padded
-            if there:
-                found[sent["hash"]] = {**receipt, "value": sent["value"], "timestamp": block["timestamp"]}
-    return found
+                positions = PARTIES.get(log["topics"][0], ())
+                is_party |= any(
+                    log["topics"][position] == padded for position in positions if position < len(log["topics"])
+                )
+                is_party |= log["topics"][0] in OF_WETH and log["address"] == weth and log["topics"][1] == padded
+            if is_party:
+                receipts_by_hash[transaction["hash"]] = {
+                    **receipt,
+                    "value": transaction["value"],
+                    "timestamp": block["timestamp"],
+                }
+    return receipts_by_hash
 
 
 def ether(world: World, height: int) -> Decimal | None:
-    """What the feed said at the end of a block; None before there was one."""
+    """Return the feed's price at the end of a block; None before there was one."""
     feed = world.deployment.feeds["ETH"]
     if world.node.rpc("eth_getCode", feed, hex(height)) == "0x":
         return None
@@ -52,12 +58,12 @@ def ether(world: World, height: int) -> Decimal | None:
 
 
 async def walk(server: Server, query: str, limit: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    transactions: list[dict[str, Any]] = []
     while True:
-        page = (await server.json(f"/v1/transactions?{query}&limit={limit}&offset={len(found)}"))["transactions"]
-        found += page
+        page = (await server.json(f"/v1/transactions?{query}&limit={limit}&offset={len(transactions)}"))["transactions"]
+        transactions += page
         if len(page) < limit:
-            return found
+            return transactions
 
 
 async def test_each_wallet_did_what_the_receipts_say(world: World, serving: Serving) -> None:
@@ -65,9 +71,9 @@ async def test_each_wallet_did_what_the_receipts_say(world: World, serving: Serv
         await server.at(world.node.height)
         for name, wallet in world.wallets.items():
             right = receipts_of(world, wallet)
-            found = await walk(server, f"addresses={wallet}", 25)
-            assert [each["hash"] for each in found] == list(right), name
-            for each in found:
+            transactions = await walk(server, f"addresses={wallet}", 25)
+            assert [each["hash"] for each in transactions] == list(right), name
+            for each in transactions:
                 receipt = right[each["hash"]]
                 fee = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
                 assert Decimal(each["fees"]) == Decimal(fee).scaleb(-18)
@@ -88,13 +94,13 @@ async def test_what_came_and_left_is_how_each_balance_came_about(world: World, s
     async with serving(world) as server:
         await server.at(world.node.height)
         for wallet in world.wallets.values():
-            found = await walk(server, f"addresses={wallet}", 250)
+            transactions = await walk(server, f"addresses={wallet}", 250)
             for symbol in ("USDC", "WETH", "WBTC"):
                 contract = world.deployment.tokens[symbol].address.lower()
                 total = sum(
                     (
                         Decimal(asset["balance"]) * sign
-                        for each in found
+                        for each in transactions
                         for key, sign in (("assetsIn", 1), ("assetsOut", -1))
                         for asset in each[key]
                         if asset["contract"] == contract
@@ -134,16 +140,18 @@ async def test_a_client_that_pages_by_offset_meets_everything_once_while_blocks_
             gift = tx(alice, world.deployment.contracts["WETH"], "deposit()", value=1)
             await server.at(world.node.settle([gift, gift]))
             right = list(receipts_of(world, alice))
-            found: list[str] = []
+            hashes: list[str] = []
             for kind in ("blocks", "reorganisation", "blocks", "blocks"):
-                page = await server.json(f"/v1/transactions?addresses={alice}&limit=7&offset={len(found)}")
-                found += [each["hash"] for each in page["transactions"]]
+                page = await server.json(f"/v1/transactions?addresses={alice}&limit=7&offset={len(hashes)}")
+                hashes += [each["hash"] for each in page["transactions"]]
                 if kind == "reorganisation":
                     world.node.reorg(1)
                 await server.at(world.node.settle([gift]))
-            assert found == right[:28]
+            assert hashes == right[:28]
             # From the beginning it is another list.
             newest = await server.json(f"/v1/transactions?addresses={alice}&limit=7&offset=0")
-            assert [each["hash"] for each in newest["transactions"]] == list(receipts_of(world, alice))[:7] != found[:7]
+            assert (
+                [each["hash"] for each in newest["transactions"]] == list(receipts_of(world, alice))[:7] != hashes[:7]
+            )
     finally:
         world.node.revert(snapshot)

@@ -1,4 +1,4 @@
-"""`chainfolio verify` on a real chain: what is true is shown to be, and whoever changes one thing is found out."""
+"""`chainfolio verify` on a real chain: true numbers are proven, and one changed number is found out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chainfolio.settings import Settings
 from tests.e2e.byzantine_node import Lie, byzantine, replacing
 from tests.e2e.conftest import World, history
 from tests.e2e.test_past import indexed
-from tests.e2e.test_portfolio import on_chain, place
+from tests.e2e.test_portfolio import contract_of, on_chain
 
 pytestmark = pytest.mark.node
 NOBODY = "http://127.0.0.1:9"
@@ -36,10 +36,10 @@ def world(world_and_settings: tuple[World, Settings]) -> World:
 
 
 class Verified:
-    """What one run of the command said, and how it ended."""
+    """Output and exit code of one run of the command."""
 
-    def __init__(self, code: int, out: str) -> None:
-        self.code, self.document = code, json.loads(out)
+    def __init__(self, code: int, output: str) -> None:
+        self.code, self.document = code, json.loads(output)
 
     def rows(self, number: str) -> dict[str, dict[str, Any]]:
         return {row["asset"]: row for row in self.document["checks"] if row["number"] == number}
@@ -48,8 +48,8 @@ class Verified:
         return {row["status"] for row in self.rows(number).values()}
 
     def of(self, number: str, contract: str) -> dict[str, Any]:
-        wanted = "slip44" if contract == ZERO_ADDRESS else contract
-        return next(row for asset, row in self.rows(number).items() if wanted in asset)
+        reference = "slip44" if contract == ZERO_ADDRESS else contract
+        return next(row for asset, row in self.rows(number).items() if reference in asset)
 
 
 class Verify:
@@ -61,20 +61,22 @@ class Verify:
 
     def answered_by(self, folder: Path, *urls: str) -> None:
         """Other endpoints than the chain's own from here on."""
-        written = self.config.read_text()
-        assert self.world.node.url in written
-        own, others = json.dumps([self.world.node.url]), json.dumps(urls)
-        assert own in written
+        config_text = self.config.read_text()
+        assert self.world.node.url in config_text
+        own_urls, other_urls = json.dumps([self.world.node.url]), json.dumps(urls)
+        assert own_urls in config_text
         self.config = self.config.with_name(f"{folder.name}.toml")  # paths in it are taken from its folder
-        self.config.write_text(written.replace(own, others))
+        self.config.write_text(config_text.replace(own_urls, other_urls))
 
-    def __call__(self, *more: str, who: str = "alice", as_json: bool = True) -> Any:
-        shown = ["--json"] if as_json else []
+    def __call__(self, *more: str, wallet: str = "alice", as_json: bool = True) -> Any:
+        output_options = ["--json"] if as_json else []
         block = ["--block", str(self.height)]
         self.capsys.readouterr()
-        code = main(["verify", self.world.wallets[who], *block, "--config", str(self.config), *more, *shown])
-        out = self.capsys.readouterr().out
-        return Verified(code, out) if as_json else (code, out)
+        code = main(
+            ["verify", self.world.wallets[wallet], *block, "--config", str(self.config), *more, *output_options]
+        )
+        output = self.capsys.readouterr().out
+        return Verified(code, output) if as_json else (code, output)
 
 
 @pytest.fixture
@@ -86,52 +88,52 @@ def verify(world_and_settings: tuple[World, Settings], capsys: pytest.CaptureFix
 
 
 def test_with_another_honest_endpoint_every_number_is_equal_or_proven(world: World, verify: Verify) -> None:
-    found = verify("--against", world.node.url)
-    assert found.code == 0
-    assert (found.document["faults"], found.document["silent"]) == ([], [])
-    assert found.document["counts"] | {"proven": 0, "equal": 0} == dict.fromkeys(found.document["counts"], 0)
-    assert found.document["blockHash"] == world.node.block(verify.height)["hash"]
-    assert found.statuses("block") == {"proven"}
-    assert found.statuses("networth") == {"equal"}
+    result = verify("--against", world.node.url)
+    assert result.code == 0
+    assert (result.document["faults"], result.document["silent"]) == ([], [])
+    assert result.document["counts"] | {"proven": 0, "equal": 0} == dict.fromkeys(result.document["counts"], 0)
+    assert result.document["blockHash"] == world.node.block(verify.height)["hash"]
+    assert result.statuses("block") == {"proven"}
+    assert result.statuses("networth") == {"equal"}
     for symbol in ("ETH", "WETH", "USDC", "DAI", "WBTC"):
-        row = found.of("balance", place(world, symbol))
-        held = on_chain(world, place(world, symbol), world.wallets["alice"], verify.height)
-        assert (row["status"], row["value"], row["elsewhere"][0]["value"]) == ("proven", str(held), str(held))
-        assert found.of("price", place(world, symbol))["status"] == "equal"
+        row = result.of("balance", contract_of(world, symbol))
+        balance = on_chain(world, contract_of(world, symbol), world.wallets["alice"], verify.height)
+        assert (row["status"], row["value"], row["elsewhere"][0]["value"]) == ("proven", str(balance), str(balance))
+        assert result.of("price", contract_of(world, symbol))["status"] == "equal"
 
 
 def test_with_one_endpoint_only_proofs_are_made_and_it_says_so(world: World, verify: Verify) -> None:
-    found = verify()
-    assert found.code == 11
-    assert found.statuses("block") == found.statuses("balance") == {"proven"}
-    assert found.statuses("price") == found.statuses("decimals") == {"unprovable"}
-    assert found.document["comparedWith"] == []
-    assert "only proofs" in found.document["notes"][0]
-    assert found.rows("networth") == {}
+    result = verify()
+    assert result.code == 11
+    assert result.statuses("block") == result.statuses("balance") == {"proven"}
+    assert result.statuses("price") == result.statuses("decimals") == {"unprovable"}
+    assert result.document["comparedWith"] == []
+    assert "only proofs" in result.document["notes"][0]
+    assert result.rows("networth") == {}
 
 
 def test_what_cannot_be_proven_is_equal_elsewhere_or_says_why_not(world: World, verify: Verify) -> None:
     debt = world.deployment.contracts["aDAI"].lower()
-    alone, compared = verify(who="bob"), verify("--against", world.node.url, who="bob")
+    alone, compared = verify(wallet="bob"), verify("--against", world.node.url, wallet="bob")
     assert alone.of("balance", debt)["status"] == "unprovable"
     assert "rebasing: scaledBalanceOf" in alone.of("balance", debt)["reason"]
     assert (compared.code, compared.of("balance", debt)["status"]) == (0, "equal")
 
 
 def test_the_table_names_every_number_and_what_showed_it(world: World, verify: Verify) -> None:
-    code, out = verify("--against", world.node.url, as_json=False)
+    code, output = verify("--against", world.node.url, as_json=False)
     assert code == 0
     for text in ("weth", "networth", "proven", "account proof", f"compared with {world.node.url[7:]}"):
-        assert text in out
-    code, out = verify(as_json=False)
+        assert text in output
+    code, output = verify(as_json=False)
     assert code == 11
-    assert "name another with --against" in out
+    assert "name another with --against" in output
 
 
 def test_an_endpoint_that_is_not_there_is_named_and_no_excuse(world: World, verify: Verify) -> None:
-    found = verify("--against", NOBODY, "--against", world.node.url)
-    assert found.code == 0
-    assert {fault["endpoint"] for fault in found.document["silent"]} == {"127.0.0.1:9"}
+    result = verify("--against", NOBODY, "--against", world.node.url)
+    assert result.code == 0
+    assert {fault["endpoint"] for fault in result.document["silent"]} == {"127.0.0.1:9"}
     alone = verify("--against", NOBODY)
     assert alone.code == 11
     assert alone.statuses("balance") == {"proven"}
@@ -142,12 +144,12 @@ def test_the_other_endpoints_of_the_settings_are_asked_by_themselves(
     world: World, verify: Verify, tmp_path: Path
 ) -> None:
     verify.answered_by(tmp_path, world.node.url, world.node.url)
-    found = verify()
-    assert (found.code, found.document["comparedWith"]) == (0, [world.node.url[7:]])
+    result = verify()
+    assert (result.code, result.document["comparedWith"]) == (0, [world.node.url[7:]])
 
 
 @pytest.mark.parametrize(
-    ("more", "named"),
+    ("arguments", "message"),
     [
         (["--block", "1000000"], "above the head"),
         (["--block", "-1"], "at least 0"),
@@ -156,20 +158,20 @@ def test_the_other_endpoints_of_the_settings_are_asked_by_themselves(
     ],
 )
 def test_what_cannot_be_meant_is_refused(
-    verify: Verify, capsys: pytest.CaptureFixture[str], more: list[str], named: str
+    verify: Verify, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    code = main(["verify", verify.world.wallets["alice"], "--config", str(verify.config), *more])
+    code = main(["verify", verify.world.wallets["alice"], "--config", str(verify.config), *arguments])
     assert code == 2
-    assert named in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 # --- liars -----------------------------------------------------------------------------------------------------------
 
 
-def changed(world: World, symbol: str, height: int, who: str = "alice", by: int = 10**6) -> Lie:
+def changed(world: World, symbol: str, height: int, wallet: str = "alice", by: int = 10**6) -> Lie:
     """The script that changes one balance, in whatever way it is read."""
-    held = on_chain(world, place(world, symbol), world.wallets[who], height)
-    return replacing("eth_call", f"{held:064x}", f"{held + by:064x}")
+    balance = on_chain(world, contract_of(world, symbol), world.wallets[wallet], height)
+    return replacing("eth_call", f"{balance:064x}", f"{balance + by:064x}")
 
 
 @pytest.mark.slow("asks many endpoints for proofs; a changed node of a proof has a faster test")
@@ -177,73 +179,77 @@ def changed(world: World, symbol: str, height: int, who: str = "alice", by: int 
 def test_one_changed_balance_is_found_out_wherever_the_liar_sits(
     world: World, verify: Verify, tmp_path: Path, symbol: str
 ) -> None:
-    contract = place(world, symbol)
-    held = on_chain(world, contract, world.wallets["alice"], verify.height)
+    contract = contract_of(world, symbol)
+    balance = on_chain(world, contract, world.wallets["alice"], verify.height)
     with byzantine(world.node.url, changed(world, symbol, verify.height)) as lying:
         against = verify("--against", lying)
         row = against.of("balance", contract)
-        assert (against.code, row["status"], row["value"]) == (10, "differs", str(held))
-        assert row["elsewhere"][0]["value"] == str(held + 10**6)
+        assert (against.code, row["status"], row["value"]) == (10, "differs", str(balance))
+        assert row["elsewhere"][0]["value"] == str(balance + 10**6)
         assert row["proof"], "and the proof says who is right"
         assert against.statuses("networth") == {"differs"}
         verify.answered_by(tmp_path, lying)
         alone = verify()
         row = alone.of("balance", contract)
-        assert (alone.code, row["status"], row["value"]) == (10, "differs", str(held + 10**6))
-        assert str(held) in row["reason"]
+        assert (alone.code, row["status"], row["value"]) == (10, "differs", str(balance + 10**6))
+        assert str(balance) in row["reason"]
         both = verify("--against", world.node.url)
         assert (both.code, both.of("balance", contract)["status"]) == (10, "differs")
-    others = [row["status"] for row in both.document["checks"] if row["number"] == "balance"]
-    assert others.count("differs") == 1
+    balance_statuses = [row["status"] for row in both.document["checks"] if row["number"] == "balance"]
+    assert balance_statuses.count("differs") == 1
 
 
 def test_a_holding_that_is_hidden_is_found_out_without_anybody_else(
     world: World, verify: Verify, tmp_path: Path
 ) -> None:
-    held = on_chain(world, place(world, "WETH"), world.wallets["alice"], verify.height)
-    with byzantine(world.node.url, changed(world, "WETH", verify.height, by=-held)) as lying:
+    balance = on_chain(world, contract_of(world, "WETH"), world.wallets["alice"], verify.height)
+    with byzantine(world.node.url, changed(world, "WETH", verify.height, by=-balance)) as lying:
         verify.answered_by(tmp_path, lying)
-        row = verify().of("balance", place(world, "WETH"))
+        row = verify().of("balance", contract_of(world, "WETH"))
     assert (row["status"], row["value"]) == ("differs", "0")
-    assert str(held) in row["reason"]
+    assert str(balance) in row["reason"]
 
 
 def test_a_changed_price_is_found_out(world: World, verify: Verify) -> None:
     feed = world.deployment.feeds["ETH"]
     price = world.node.call(feed, "latestAnswer()(int256)", block=verify.height)
     with byzantine(world.node.url, replacing("eth_call", f"{price:064x}", f"{price + 1:064x}")) as lying:
-        found = verify("--against", lying)
-    assert found.code == 10
-    assert found.of("price", ZERO_ADDRESS)["status"] == found.of("price", place(world, "WETH"))["status"] == "differs"
-    assert found.of("price", place(world, "USDC"))["status"] == "equal"
-    assert found.statuses("balance") == {"proven"}
-    assert found.statuses("networth") == {"differs"}
+        result = verify("--against", lying)
+    assert result.code == 10
+    assert (
+        result.of("price", ZERO_ADDRESS)["status"]
+        == result.of("price", contract_of(world, "WETH"))["status"]
+        == "differs"
+    )
+    assert result.of("price", contract_of(world, "USDC"))["status"] == "equal"
+    assert result.statuses("balance") == {"proven"}
+    assert result.statuses("networth") == {"differs"}
 
 
 def flipped(hexadecimal: str) -> str:
     return hexadecimal[:-1] + ("0" if hexadecimal[-1] != "0" else "1")
 
 
-@pytest.mark.parametrize("which", ["accountProof", "storageProof"])
+@pytest.mark.parametrize("proof_name", ["accountProof", "storageProof"])
 def test_one_changed_node_of_a_proof_is_found_out_and_another_endpoint_proves(
-    world: World, verify: Verify, tmp_path: Path, which: str
+    world: World, verify: Verify, tmp_path: Path, proof_name: str
 ) -> None:
     def lie(method: str, params: list[Any], result: Any) -> Any:
-        if method == "eth_getProof" and params[0] == place(world, "WETH"):
-            nodes = result[which] if which == "accountProof" else result[which][0]["proof"]
+        if method == "eth_getProof" and params[0] == contract_of(world, "WETH"):
+            nodes = result[proof_name] if proof_name == "accountProof" else result[proof_name][0]["proof"]
             nodes[-1] = flipped(nodes[-1])
         return result
 
     with byzantine(world.node.url, lie) as lying:
-        found = verify("--against", lying)
-        assert found.code == 10
-        assert [fault["kind"] for fault in found.document["faults"]] == ["BadProof"]
-        assert (found.document["provenBy"], found.statuses("balance")) == (world.node.url[7:], {"proven"})
+        result = verify("--against", lying)
+        assert result.code == 10
+        assert [fault["kind"] for fault in result.document["faults"]] == ["BadProof"]
+        assert (result.document["provenBy"], result.statuses("balance")) == (world.node.url[7:], {"proven"})
         verify.answered_by(tmp_path, lying)
         alone = verify()
     assert alone.code == 10
-    row = alone.of("balance", place(world, "WETH"))
-    assert (row["status"], alone.of("balance", place(world, "DAI"))["status"]) == ("unprovable", "proven")
+    row = alone.of("balance", contract_of(world, "WETH"))
+    assert (row["status"], alone.of("balance", contract_of(world, "DAI"))["status"]) == ("unprovable", "proven")
     assert "does not lead" in row["reason"]
 
 
@@ -256,19 +262,19 @@ def test_one_changed_field_of_a_header_is_found_out(world: World, verify: Verify
 
     with byzantine(world.node.url, lie) as lying:
         verify.answered_by(tmp_path, lying)
-        found = verify()
-    assert found.code == 10
-    assert [fault["reason"] for fault in found.document["faults"]] == [
-        f"the header of block {verify.height} does not hash to {found.document['blockHash']}: a field is not true"
+        result = verify()
+    assert result.code == 10
+    assert [fault["reason"] for fault in result.document["faults"]] == [
+        f"the header of block {verify.height} does not hash to {result.document['blockHash']}: a field is not true"
     ]
 
 
 def test_another_hash_of_the_block_is_found_out(world: World, verify: Verify) -> None:
-    own = world.node.block(verify.height)["hash"]
-    with byzantine(world.node.url, replacing(AT, own, "0x" + "77" * 32)) as lying:
-        found = verify("--against", lying)
-    assert (found.code, found.statuses("block")) == (10, {"differs"})
-    assert found.document["silent"], "at that hash nothing can be read"
+    block_hash = world.node.block(verify.height)["hash"]
+    with byzantine(world.node.url, replacing(AT, block_hash, "0x" + "77" * 32)) as lying:
+        result = verify("--against", lying)
+    assert (result.code, result.statuses("block")) == (10, {"differs"})
+    assert result.document["silent"], "at that hash nothing can be read"
 
 
 # --- what an answer says of itself -----------------------------------------------------------------------------------
@@ -278,10 +284,10 @@ def test_every_call_that_sources_list_gives_the_number_when_it_is_made_again(
     world: World, verify: Verify, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen = []
-    for who in world.wallets.values():
+    for address in world.wallets.values():
         capsys.readouterr()
         block = ["--block", str(verify.height), "--config", str(verify.config)]
-        assert main(["portfolio", who, *block, "--sources", "--json"]) == 0
+        assert main(["portfolio", address, *block, "--sources", "--json"]) == 0
         (document,) = json.loads(capsys.readouterr().out)
         for asset in document["assetByProtocols"]["wallet"]["chains"]["local"]["protocolPositions"]["WALLET"]["assets"]:
             sources = asset["sources"]
@@ -292,7 +298,7 @@ def test_every_call_that_sources_list_gives_the_number_when_it_is_made_again(
             if "decimal" in calls:
                 assert calls["decimal"]["result"] == [asset["decimal"]]
             for call in sources["calls"]:
-                assert made(world, call, sources["blockHash"]) == call["result"]
+                assert repeat_call(world, call, sources["blockHash"]) == call["result"]
                 seen.append((call["number"], call["method"]))
     assert set(seen) == {
         ("balance", "eth_getBalance"),
@@ -303,12 +309,12 @@ def test_every_call_that_sources_list_gives_the_number_when_it_is_made_again(
     assert len(seen) > 40
 
 
-def made(world: World, call: dict[str, Any], block_hash: str) -> list[str]:
-    """The result of a listed call, made again at the block by somebody who knows nothing but the listing."""
+def repeat_call(world: World, call: dict[str, Any], block_hash: str) -> list[str]:
+    """Repeat a listed call at the block, with only the listing as input, and return its result."""
     at = {"blockHash": block_hash}
     if call["method"] == "eth_getBalance":
         return [str(int(world.node.rpc("eth_getBalance", *call["arguments"], at), 16))]
-    sent = {"to": call["contract"], "data": call_data(call["signature"], *call["arguments"])}
-    given = world.node.rpc("eth_call", sent, at)
-    words = [given[2 + 64 * k : 66 + 64 * k] for k in range(len(given) // 64)]
-    return [str(int(word, 16)) for word in words]
+    request = {"to": call["contract"], "data": call_data(call["signature"], *call["arguments"])}
+    response = world.node.rpc("eth_call", request, at)
+    data_words = [response[2 + 64 * k : 66 + 64 * k] for k in range(len(response) // 64)]
+    return [str(int(data_word, 16)) for data_word in data_words]
