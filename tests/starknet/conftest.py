@@ -33,16 +33,16 @@ AMOUNTS = (10**17, 2 * 10**17, 3)
 
 
 @dataclass(frozen=True)
-class Sent:
-    """A devnet on which account 0 sent AMOUNTS to account 1, each in a block of its own."""
+class TransferWorld:
+    """A devnet on which account 0 sent AMOUNTS to account 1, each in a separate block."""
 
     devnet: Devnet
     accounts: list[str]
     hashes: list[str]
 
     def balance(self, account: str, height: int) -> int:
-        """What the node says of the native coin, asked without us."""
-        said = self.devnet.rpc(
+        """Return the node's native balance, read without our code."""
+        felts = self.devnet.rpc(
             "starknet_call",
             {
                 "contract_address": "0x49d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7",
@@ -51,17 +51,17 @@ class Sent:
             },
             {"block_number": height},
         )
-        return int(said[0], 16) + (int(said[1], 16) << 128)
+        return int(felts[0], 16) + (int(felts[1], 16) << 128)
 
 
 @pytest.fixture(scope="session")
-def sent() -> Iterator[Sent]:
+def transfers() -> Iterator[TransferWorld]:
     """One for all tests of this folder that change nothing."""
     try:
         with Devnet() as devnet:
             accounts = [f"0x{int(each['address'], 16):064x}" for each in devnet.accounts]
             hashes = devnet.transfer(*((0, accounts[1], amount) for amount in AMOUNTS))
-            yield Sent(devnet, accounts, hashes)
+            yield TransferWorld(devnet, accounts, hashes)
     except (InstallFailed, NoSuchNode) as error:
         pytest.skip(f"a Starknet node cannot be installed here: {error}")
 
@@ -74,9 +74,11 @@ def facts_file(folder: Path) -> Path:
 
 
 @pytest.fixture
-async def chain(sent: Sent, tmp_path: Path) -> AsyncIterator[StarknetChain]:
+async def chain(transfers: TransferWorld, tmp_path: Path) -> AsyncIterator[StarknetChain]:
     """The chain of that node."""
-    settings = StarknetSettings(adapter="starknet", rpc=[sent.devnet.url + "/rpc"], facts=str(facts_file(tmp_path)))
+    settings = StarknetSettings(
+        adapter="starknet", rpc=[transfers.devnet.url + "/rpc"], facts=str(facts_file(tmp_path))
+    )
     chain = build("starknet", settings, Environment(), configs=tmp_path)
     yield chain
     await chain.close()

@@ -1,4 +1,4 @@
-"""A Starknet wallet that strangers send tokens to: its node counts the steps of calls, and some calls never end."""
+"""A Starknet wallet with hostile tokens: its node counts the steps of calls, and some calls never end."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class DustNode(FakeNode):
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One request, or several at once. One that calls a contract without an end is not answered."""
         self.requests += 1
-        asked = json.loads(body)
-        for each in asked if isinstance(asked, list) else [asked]:
+        requests = json.loads(body)
+        for each in requests if isinstance(requests, list) else [requests]:
             if each["method"] == "starknet_call" and self._is_endless(each["params"][0]):
                 await asyncio.Event().wait()
         return await super().post(source, url, body, timeout_s)
@@ -86,7 +86,7 @@ def token(contract: str) -> Asset:
 
 
 async def read(mix: Mix) -> Wallet:
-    """Read the wallet: its coins, a listed token, one of its own, and the hostile ones."""
+    """Read the wallet: its coins, a listed token, one of its own actions, and the hostile ones."""
     behaviours = {(number % 2 + 1) * 2**200 + number: each for number, each in enumerate(counts(mix), 1)}
     node = DustNode(behaviours)
     trusted = {"listed": token(format_felt(int(TOKEN, 16))), "own": token(OWN)}

@@ -19,7 +19,7 @@ Answer = Callable[[Any], Any]
 
 
 class FakeNode(JsonRpcNode):
-    """Answers each method by a function of its parameters; blocks up to `head`, accepted on Ethereum up to `final`."""
+    """A node that answers each method by a function of its parameters; blocks up to `head`, final up to `final`."""
 
     def __init__(self, **answers: Answer) -> None:
         self.head, self.final = 100, 90
@@ -71,29 +71,37 @@ class FakeNode(JsonRpcNode):
         return {**self.header(height), "transactions": self.transactions.get(height, [])}
 
     def sent(self, account: str, height: int) -> int:
-        """How many transactions an account had sent up to a block."""
-        bodies = [done["transaction"] for at, several in self.transactions.items() if at <= height for done in several]
+        """Return the nonce of an account after a block."""
+        bodies = [
+            transaction["transaction"]
+            for at, transactions in self.transactions.items()
+            if at <= height
+            for transaction in transactions
+        ]
         return sum(int(each["sender_address"], 16) == int(account, 16) for each in bodies)
 
-    def listed(self, asked: Any) -> list[Any]:
+    def listed(self, event_filter: Any) -> list[Any]:
         """The events with such keys in some blocks."""
-        span = range(asked["from_block"]["block_number"], asked["to_block"]["block_number"] + 1)
+        span = range(event_filter["from_block"]["block_number"], event_filter["to_block"]["block_number"] + 1)
         return [
             {
                 **said,
                 "block_number": height,
                 "block_hash": self.hash(height),
-                "transaction_hash": done["receipt"]["transaction_hash"],
+                "transaction_hash": transaction["receipt"]["transaction_hash"],
             }
             for height in sorted(set(self.transactions) & {*span})
-            for done in self.transactions[height]
-            for said in done["receipt"]["events"]
-            if len(said["keys"]) >= len(asked["keys"])
-            and all(not some or key in some for some, key in zip(asked["keys"], said["keys"], strict=False))
+            for transaction in self.transactions[height]
+            for said in transaction["receipt"]["events"]
+            if len(said["keys"]) >= len(event_filter["keys"])
+            and all(
+                not alternatives or key in alternatives
+                for alternatives, key in zip(event_filter["keys"], said["keys"], strict=False)
+            )
         ]
 
     def answer(self, method: str, params: Any) -> Any:
-        """What the function of the method answers."""
+        """Return the result of the method's function."""
         self.asked.append(method)
         if method not in self.answers:
             raise Refuse(-32601, "Method not found")

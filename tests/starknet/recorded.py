@@ -1,4 +1,4 @@
-"""Answers of real nodes, recorded by others. They lie beside the repository; without them tests are skipped."""
+"""Answers of real nodes, recorded by others. They lie next to the repository; without them tests are skipped."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def lines(name: str) -> list[Any]:
 
 
 def result(name: str, method: str) -> Any:
-    """What a method answered in a recording."""
+    """Return a method's result in a recording."""
     return next(each["result"] for each in lines(name) if each["method"] == method)
 
 
-def whole(name: str) -> Any:
+def recorded_block(name: str) -> Any:
     """A recorded block with its receipts."""
     return result(
         name if "/" in name or name == "sepolia_3100000" else f"blocks/{name}", "starknet_getBlockWithReceipts"
@@ -45,5 +45,5 @@ def rows(block: Any) -> BlockRows:
 
 
 def expected() -> Any:
-    """What the recorded blocks hold, worked out by others."""
+    """Return the contents of the recorded blocks, computed by others."""
     return json.loads(gzip.decompress((FOLDER / "blocks.expected.json.gz").read_bytes()))

@@ -63,14 +63,14 @@ async def test_a_search_of_too_many_intervals_ends() -> None:
     async def read(probes: Sequence[tuple[int, int]]) -> list[int]:
         return [height for _, height in probes]
 
-    most = MAX_INTERVALS + 1
-    assert len(await find_changes(read, [Interval(0, 0, most // 2)])) == most // 2
+    end = MAX_INTERVALS + 1
+    assert len(await find_changes(read, [Interval(0, 0, end // 2)])) == end // 2
     with pytest.raises(TooManyChanges):
-        await find_changes(read, [Interval(0, 0, 4 * most)])
+        await find_changes(read, [Interval(0, 0, 4 * end)])
 
 
 @pytest.mark.parametrize(
-    ("span", "known", "expected"),
+    ("span", "known_heights", "expected"),
     [
         (Span(0, 9), [], {1, 4, 5, 9}),
         (Span(1, 9), [], {1, 4, 5, 9}),
@@ -85,7 +85,7 @@ async def test_a_search_of_too_many_intervals_ends() -> None:
     ],
 )
 async def test_balances_are_searched_between_known_heights(
-    span: Span, known: list[int], expected: set[int], monkeypatch: pytest.MonkeyPatch
+    span: Span, known_heights: list[int], expected: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     histories = {
         ("a", "x"): [0, 5, 5, 5, 6, 6, 6, 6, 6, 6],
@@ -94,7 +94,7 @@ async def test_balances_are_searched_between_known_heights(
         ("b", "y"): [7, 7, 7, 7, 7, 7, 7, 7, 7, 6],
     }
     reading(monkeypatch, "read_balances", histories)
-    assert await find_balance_changes(ENDPOINT, span, ["a", "b"], ["x", "y"], known, HASHES) == expected
+    assert await find_balance_changes(ENDPOINT, span, ["a", "b"], ["x", "y"], known_heights, HASHES) == expected
 
 
 @pytest.mark.parametrize("first", [0, 1, 2, 5])
@@ -102,26 +102,26 @@ async def test_transactions_are_counted_by_their_nonces(first: int, monkeypatch:
     histories = {"a": [0, 1, 1, 4, 4, 5], "b": [2, 2, 3, 3, 3, 3]}
     reading(monkeypatch, "read_nonces", histories)
     counts = {("a", 1): 1, ("a", 3): 3, ("a", 5): 1, ("b", 2): 1}
-    counted, found = await count_transactions(ENDPOINT, Span(first, 5), ["a", "b"], HASHES)
-    assert counted == Span(first, 5)
-    assert found == {key: count for key, count in counts.items() if key[1] >= first}
+    counted_span, counts_by_key = await count_transactions(ENDPOINT, Span(first, 5), ["a", "b"], HASHES)
+    assert counted_span == Span(first, 5)
+    assert counts_by_key == {key: count for key, count in counts.items() if key[1] >= first}
 
 
 @pytest.mark.parametrize(("busy", "last"), [(MAX_TRANSACTIONS, 8), (MAX_TRANSACTIONS + 1, 4)])
 async def test_a_busy_span_is_cut_to_its_first_half(busy: int, last: int, monkeypatch: pytest.MonkeyPatch) -> None:
     histories = {"a": [0, 1, 1, 1, 1, 1, 1, 1, busy - 1], "b": [5] * 8 + [6]}
     rounds = reading(monkeypatch, "read_nonces", histories)
-    counted, found = await count_transactions(ENDPOINT, Span(1, 8), ["a", "b"], HASHES)
-    assert counted == Span(1, last)
-    assert found == {("a", 1): 1, **({("a", 8): busy - 2, ("b", 8): 1} if last == 8 else {})}
+    counted_span, counts_by_key = await count_transactions(ENDPOINT, Span(1, 8), ["a", "b"], HASHES)
+    assert counted_span == Span(1, last)
+    assert counts_by_key == {("a", 1): 1, **({("a", 8): busy - 2, ("b", 8): 1} if last == 8 else {})}
     assert rounds[:2] == [2, 2]
 
 
 async def test_a_nonce_that_falls_is_a_fault_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     reading(monkeypatch, "read_nonces", {"a": [3, 3, 2, 2]})
-    with pytest.raises(BadAnswer) as refused:
+    with pytest.raises(BadAnswer) as error:
         await count_transactions(ENDPOINT, Span(1, 3), ["a"], HASHES)
-    assert str(refused.value) == "node: the nonce of a is lower after block 3 than before"
+    assert str(error.value) == "node: the nonce of a is lower after block 3 than before"
 
 
 async def test_a_span_of_the_first_block_alone_has_no_transactions(monkeypatch: pytest.MonkeyPatch) -> None:

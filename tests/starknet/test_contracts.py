@@ -30,7 +30,7 @@ ART, PIECE = 7_000, 2**130 + 1  # numbers of collectibles; the other one needs b
 
 
 @dataclass(frozen=True)
-class Approved:
+class ApprovedToken:
     """Whom an owner allowed something."""
 
     token: str
@@ -41,7 +41,7 @@ class Approved:
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    """Wallet 0 approves tokens of both layouts and the coin, one of a collection, all of it, and all editions."""
+    """Approve, from wallet 0, tokens of both layouts and the coin, one of a collection, all of it, and all editions."""
     try:
         with Devnet() as devnet:
             world = deployed(devnet)
@@ -72,7 +72,7 @@ async def chain(world: World, tmp_path: Path) -> AsyncIterator[StarknetChain]:
 
 
 async def at(chain: StarknetChain, block: Block, plan: Any) -> Any:
-    """What a plan finds at a block."""
+    """Run a plan at a block and return its result."""
     report = (await run_batched({"all": plan}, partial(_answer, chain, block)))["all"]
     assert report.error is None, report.error
     return report.result
@@ -84,11 +84,11 @@ async def _answer(chain: StarknetChain, block: Block, reads: Any) -> list[Any]:
 
 async def rows(chain: StarknetChain, table: str, height: int) -> list[dict[str, Any]]:
     """The rows of one block."""
-    found: list[dict[str, Any]] = (await chain.collect(Span(height, height), EVERYTHING)).tables[table].to_pylist()
-    return found
+    table_rows: list[dict[str, Any]] = (await chain.collect(Span(height, height), EVERYTHING)).tables[table].to_pylist()
+    return table_rows
 
 
-def said(row: dict[str, Any]) -> tuple[Any, ...]:
+def summary(row: dict[str, Any]) -> tuple[Any, ...]:
     """A row of an approval without its place."""
     raw, number = (None if row[each] is None else int.from_bytes(row[each], "big") for each in ("raw", "token_id"))
     return row["standard"], row["token"], row["owner"], row["spender"], raw, number, row["approved"]
@@ -99,7 +99,7 @@ async def test_approvals_of_both_layouts_are_rows(world: World, chain: StarknetC
     me, to = world.accounts[:2]
     of, pair = world.tokens, (me, to)
     unlimited = 2**128 + 5
-    assert [said(each) for each in await rows(chain, "approvals", head - 1)] == [
+    assert [summary(each) for each in await rows(chain, "approvals", head - 1)] == [
         ("erc20", of["OLD"], *pair, unlimited, None, None),
         ("erc20", of["YNG"], *pair, unlimited, None, None),
         ("erc20", COIN, *pair, unlimited, None, None),
@@ -107,7 +107,7 @@ async def test_approvals_of_both_layouts_are_rows(world: World, chain: StarknetC
         ("operator", of["ART"], *pair, None, None, True),
         ("operator", of["PIECES"], *pair, None, None, True),
     ]
-    assert [said(each)[:2] for each in await rows(chain, "approvals", head)] == [
+    assert [summary(each)[:2] for each in await rows(chain, "approvals", head)] == [
         ("erc20", of["OLD"]),
         ("operator", of["PIECES"]),
     ]
@@ -115,23 +115,23 @@ async def test_approvals_of_both_layouts_are_rows(world: World, chain: StarknetC
 
 async def test_collectibles_are_rows_by_their_standards(world: World, chain: StarknetChain) -> None:
     head = (await chain.heads()).latest.height
-    moved = [
+    movements = [
         (each["standard"], each["token"], int.from_bytes(each["token_id"], "big"), int.from_bytes(each["raw"], "big"))
         for each in await rows(chain, "transfers", head - 1)
         if each["token_id"] is not None
     ]
     art, pieces = world.tokens["ART"], world.tokens["PIECES"]
-    assert moved == [("erc721", art, ART, 1), ("erc1155", pieces, PIECE, 9), ("erc1155", pieces, PIECE, 4)]
+    assert movements == [("erc721", art, ART, 1), ("erc1155", pieces, PIECE, 9), ("erc1155", pieces, PIECE, 4)]
 
 
 async def test_what_is_left_is_what_contracts_say_at_that_block(world: World, chain: StarknetChain) -> None:
     head = (await chain.heads()).latest.height
     me, to = world.accounts[:2]
     tokens = (world.tokens["OLD"], world.tokens["YNG"], COIN)
-    asked = [Approved(token, me, to) for token in tokens]
+    approved = [ApprovedToken(token, me, to) for token in tokens]
     approving = require_capability(chain, Capability.APPROVALS)
     before, now = [
-        await at(chain, await chain.block(height), approving.allowances(asked)) for height in (head - 1, head)
+        await at(chain, await chain.block(height), approving.allowances(approved)) for height in (head - 1, head)
     ]
     assert [each.raw for each in before] == [2**128 + 5] * 3
     assert [each.raw for each in now] == [0, 2**128 + 5, 2**128 + 5]
@@ -144,11 +144,16 @@ async def test_operators_are_asked_for_what_they_may_move_now(world: World, chai
     head = (await chain.heads()).latest.height
     me, to = world.accounts[:2]
     art, pieces = world.tokens["ART"], world.tokens["PIECES"]
-    asked = [Approved(art, me, to, ART), Approved(art, me, to), Approved(pieces, me, to), Approved(art, me, to, 9)]
+    approved = [
+        ApprovedToken(art, me, to, ART),
+        ApprovedToken(art, me, to),
+        ApprovedToken(pieces, me, to),
+        ApprovedToken(art, me, to, 9),
+    ]
     ids = {me: {pieces: {PIECE, 5}}}
     before, now = [
         await at(
-            chain, await chain.block(height), require_capability(chain, Capability.APPROVALS).operators(asked, ids)
+            chain, await chain.block(height), require_capability(chain, Capability.APPROVALS).operators(approved, ids)
         )
         for height in (head - 1, head)
     ]
@@ -159,18 +164,18 @@ async def test_operators_are_asked_for_what_they_may_move_now(world: World, chai
 
 async def test_collectibles_are_held_by_whom_their_contracts_say(world: World, chain: StarknetChain) -> None:
     block = (await chain.heads()).latest
-    me, to, nobody = world.accounts[:3]
+    me, to, stranger = world.accounts[:3]
     art = Asset(chain.caip2, "erc721", world.tokens["ART"], str(ART))
     piece = Asset(chain.caip2, "erc1155", world.tokens["PIECES"], str(PIECE))
-    pairs = [(who, asset) for asset in (art, piece) for who in (me, to, nobody)]
+    pairs = [(account, asset) for asset in (art, piece) for account in (me, to, stranger)]
     assert await at(chain, block, balances(chain.facts, pairs)) == [1, 0, 0, 5, 4, 0]
 
 
 async def test_names_are_read_in_one_felt_and_as_byte_arrays(world: World, chain: StarknetChain) -> None:
     block = (await chain.heads()).latest
     assets = [chain.info.token_asset(world.tokens[each]) for each in ("OLD", "YNG")]
-    named = await at(chain, block, describe(chain.facts, assets))
-    assert [(each.symbol, each.name, each.decimals) for each in named.values()] == [
+    described = await at(chain, block, describe(chain.facts, assets))
+    assert [(each.symbol, each.name, each.decimals) for each in described.values()] == [
         ("OLD", "old token", 6),
         ("YNG", "Young Token", 6),
     ]

@@ -1,4 +1,4 @@
-"""What nodes, chains and providers get wrong: a typed error or the truth, never a wrong number."""
+"""Faults of nodes, chains and providers: a typed error or the truth, never a wrong number."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ ALL = ("blocks", "transactions", "native", "transfers")
 async def movements(node: FakeNode, *transactions: Any) -> list[dict[str, Any]]:
     """The rows of movements of one block with these transactions."""
     node.transactions[5] = list(transactions)
-    found = await node.chain().collect(Span(5, 5), ALL)
-    rows: list[dict[str, Any]] = found.tables["transfers"].to_pylist()
+    result = await node.chain().collect(Span(5, 5), ALL)
+    rows: list[dict[str, Any]] = result.tables["transfers"].to_pylist()
     return rows
 
 
 def amount(row: dict[str, Any]) -> int:
-    """How much a row moved."""
+    """Return the amount of a row."""
     return int.from_bytes(row["raw"], "big")
 
 
@@ -68,7 +68,7 @@ def test_every_code_of_the_specification_is_a_typed_error(code: int, message: st
 
 
 @pytest.mark.parametrize(
-    "words",
+    "message",
     [
         "rate limit exceeded",
         "Too Many Requests",
@@ -78,8 +78,8 @@ def test_every_code_of_the_specification_is_a_typed_error(code: int, message: st
         "project ID request rate exceeded",
     ],
 )
-def test_rate_limits_are_understood_in_each_providers_spelling(words: str) -> None:
-    assert type(error_from("node", "starknet_call", RpcError(-32005, words))) is RateLimited
+def test_rate_limits_are_understood_in_each_providers_spelling(message: str) -> None:
+    assert type(error_from("node", "starknet_call", RpcError(-32005, message))) is RateLimited
 
 
 async def test_a_node_of_another_network_is_refused() -> None:
@@ -141,10 +141,10 @@ async def test_a_block_that_is_gone_from_under_a_read_is_a_reorganisation() -> N
     block = await chain.block(95)
     node.forks = {95: 1}
 
-    def gone(params: Any) -> Any:
+    def raise_not_found(params: Any) -> Any:
         raise Refuse(24, "Block not found")
 
-    node.answers = {**node.answers, "starknet_call": gone}
+    node.answers = {**node.answers, "starknet_call": raise_not_found}
     with pytest.raises(Reorged):
         await chain.answer([Call(FACTS.coin, "decimals")], block)
 
@@ -178,15 +178,22 @@ async def test_an_old_collection_that_speaks_like_a_token_is_asked_what_it_is() 
 
 
 async def test_a_fee_of_the_native_coin_is_said_once() -> None:
-    paid = event(WALLET, "0x1176", "0x64", "0x0", keys=3, token=COIN)
-    sent = event(WALLET, "0x1176", "0x64", "0x0", keys=3, token=COIN)
+    fee_event = event(WALLET, "0x1176", "0x64", "0x0", keys=3, token=COIN)
+    transfer_event = event(WALLET, "0x1176", "0x64", "0x0", keys=3, token=COIN)
     node = FakeNode()
-    node.transactions[5] = [invoked(1, sent, paid, fee={"amount": "0x64", "unit": "FRI"}, status="REVERTED")]
-    found = (await node.chain().collect(Span(5, 5), ALL)).tables
-    (transaction,) = found["transactions"].to_pylist()
-    (moved,) = found["transfers"].to_pylist()  # what was sent to the sequencer beside the fee stays
+    node.transactions[5] = [
+        invoked(1, transfer_event, fee_event, fee={"amount": "0x64", "unit": "FRI"}, status="REVERTED")
+    ]
+    tables = (await node.chain().collect(Span(5, 5), ALL)).tables
+    (transaction,) = tables["transactions"].to_pylist()
+    (transfer,) = tables["transfers"].to_pylist()  # what was sent to the sequencer beside the fee stays
     assert (int.from_bytes(transaction["fee"], "big"), transaction["status"]) == (100, 0)
-    assert (moved["standard"], moved["token"], moved["log_index"], moved["sender"]) == ("native", None, 0, MINE)
+    assert (transfer["standard"], transfer["token"], transfer["log_index"], transfer["sender"]) == (
+        "native",
+        None,
+        0,
+        MINE,
+    )
 
 
 async def test_receipts_are_asked_one_by_one_where_a_node_has_no_blocks_with_them() -> None:
@@ -200,12 +207,12 @@ async def test_receipts_are_asked_one_by_one_where_a_node_has_no_blocks_with_the
         },
         "starknet_getTransactionReceipt": lambda params: each["receipt"],
     }
-    found = (await node.chain().collect(Span(5, 5), ALL)).tables
-    assert [amount(row) for row in found["transfers"].to_pylist()] == [2**128 + 5]
+    tables = (await node.chain().collect(Span(5, 5), ALL)).tables
+    assert [amount(row) for row in tables["transfers"].to_pylist()] == [2**128 + 5]
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"version": hex(2**128 + 1)}, "only tried"),
         ({"type": "STRANGE"}, "unknown type"),
@@ -213,10 +220,10 @@ async def test_receipts_are_asked_one_by_one_where_a_node_has_no_blocks_with_the
         ({"transaction_hash": "0x2"}, "another one"),
     ],
 )
-async def test_a_transaction_that_cannot_be_is_refused(change: dict[str, Any], words: str) -> None:
+async def test_a_transaction_that_cannot_be_is_refused(change: dict[str, Any], message: str) -> None:
     node = FakeNode()
     node.transactions[5] = [invoked(1, **change)]
-    with pytest.raises(BadAnswer, match=words):
+    with pytest.raises(BadAnswer, match=message):
         await node.chain().collect(Span(5, 5), ALL)
 
 
@@ -231,7 +238,7 @@ async def test_a_transaction_twice_in_a_block_or_with_an_end_that_nobody_knows_i
 
 
 @pytest.mark.parametrize(
-    ("counted", "said"),
+    ("header_counts", "message"),
     [
         ({"event_count": 3}, "2 events, and its header counts 3"),
         ({"event_count": 1}, "2 events, and its header counts 1"),
@@ -242,16 +249,16 @@ async def test_a_transaction_twice_in_a_block_or_with_an_end_that_nobody_knows_i
     ],
 )
 async def test_a_block_of_which_a_node_leaves_out_what_its_header_counts_is_refused(
-    counted: dict[str, Any], said: str
+    header_counts: dict[str, Any], message: str
 ) -> None:
     node = FakeNode()
     node.transactions[50] = [invoked(each, event("0x7", "0x8", "0x5", "0x0")) for each in (1, 2)]
-    node.answers = {**node.answers, "starknet_getBlockWithReceipts": lambda params: {**node.whole(50), **counted}}
+    node.answers = {**node.answers, "starknet_getBlockWithReceipts": lambda params: {**node.whole(50), **header_counts}}
     work = node.chain().collect(Span(50, 50), ("transactions", "native"))
-    if not said:
+    if not message:
         assert len((await work).tables["transactions"]) == 2
         return
-    with pytest.raises(BadAnswer, match=said):
+    with pytest.raises(BadAnswer, match=message):
         await work
 
 
@@ -266,14 +273,14 @@ async def test_a_token_is_asked_in_both_spellings_and_one_that_is_not_there_is_n
     from chainfolio.adapters.starknet.felts import selector
 
     def called(params: Any) -> Any:
-        asked = params[0]
-        if asked["contract_address"] == "0xdead":
+        call = params[0]
+        if call["contract_address"] == "0xdead":
             raise Refuse(20, "Contract not found")
-        if asked["entry_point_selector"] == hex(selector("balanceOf")):
+        if call["entry_point_selector"] == hex(selector("balanceOf")):
             raise Refuse(21, "Requested entrypoint does not exist in the contract")
-        if asked["contract_address"] == "0xbad":
+        if call["contract_address"] == "0xbad":
             return ["0x1", "0x2", "0x3"]
-        return [hex(2**130)] if asked["contract_address"] == TOKEN else ["0x7", "0x1"]
+        return [hex(2**130)] if call["contract_address"] == TOKEN else ["0x7", "0x1"]
 
     chain = FakeNode(starknet_call=called).chain()
     block = (await chain.heads()).latest
@@ -292,23 +299,23 @@ async def test_a_token_is_asked_in_both_spellings_and_one_that_is_not_there_is_n
 async def test_a_token_without_decimals_or_with_too_many_has_none() -> None:
     from chainfolio.adapters.starknet.felts import encode_short_string, selector
 
-    said = {
+    answers = {
         selector("symbol"): [hex(encode_short_string("USDC"))],
         selector("name"): ["0x0", hex(encode_short_string("USD Coin")), "0x8"],
     }
 
     def called(params: Any) -> Any:
-        asked = int(params[0]["entry_point_selector"], 16)
-        if asked not in said and params[0]["contract_address"] == TOKEN:
+        function = int(params[0]["entry_point_selector"], 16)
+        if function not in answers and params[0]["contract_address"] == TOKEN:
             raise Refuse(40, "Contract error", {"revert_error": "assert failed"})
-        return said.get(asked, [hex(256)])
+        return answers.get(function, [hex(256)])
 
     chain = FakeNode(starknet_call=called).chain()
     block = (await chain.heads()).latest
     assets = [chain.info.token_asset(f"0x{int(each, 16):064x}") for each in (TOKEN, "0x1")]
     report = await run_batched({"all": describe(FACTS, assets)}, lambda reads: chain.answer(list(reads), block))
-    named = report["all"].result or {}
-    assert [(each.symbol, each.name, each.decimals) for each in named.values()] == [("USDC", "USD Coin", None)] * 2
+    described = report["all"].result or {}
+    assert [(each.symbol, each.name, each.decimals) for each in described.values()] == [("USDC", "USD Coin", None)] * 2
 
 
 async def test_state_that_a_node_no_longer_has_is_never_zero() -> None:
@@ -321,13 +328,13 @@ async def test_state_that_a_node_no_longer_has_is_never_zero() -> None:
 
 
 async def test_what_a_contract_refuses_is_told_from_what_it_has_not() -> None:
-    def refused(params: Any) -> Any:
+    def refuse(params: Any) -> Any:
         raise Refuse(40, "Contract error", {"revert_error": "u256_sub Overflow"})
 
-    chain = FakeNode(starknet_call=refused).chain()
-    (found,) = await chain.answer([Call(FACTS.coin, "decimals")], (await chain.heads()).latest)
-    assert isinstance(found, Reverted)
-    assert not is_missing_function(found)
+    chain = FakeNode(starknet_call=refuse).chain()
+    (result,) = await chain.answer([Call(FACTS.coin, "decimals")], (await chain.heads()).latest)
+    assert isinstance(result, Reverted)
+    assert not is_missing_function(result)
 
 
 @pytest.mark.parametrize(("height", "number"), [(6, "0x1"), (5, "0x2")])
@@ -341,9 +348,9 @@ async def test_a_transaction_elsewhere_than_in_the_index_is_refused(height: int,
             "transaction_hash": number,
         },
     )
-    known = IndexedTransaction(f"0x{1:064x}", 5, 0, 1_700_000_020, None, True)
+    indexed = IndexedTransaction(f"0x{1:064x}", 5, 0, 1_700_000_020, None, True)
     with pytest.raises(BadAnswer, match="elsewhere"):
-        await node.chain().look_up([known])
+        await node.chain().look_up([indexed])
 
 
 def test_a_collectible_is_named_by_its_standard() -> None:
@@ -355,10 +362,10 @@ async def test_a_collection_is_asked_how_many_an_account_has_and_one_of_it_who_o
     from chainfolio.adapters.starknet.felts import selector
 
     def called(params: Any) -> Any:
-        asked, given = int(params[0]["entry_point_selector"], 16), len(params[0]["calldata"])
-        if (asked, given) == (selector("ownerOf"), 2):
+        function, argument_count = int(params[0]["entry_point_selector"], 16), len(params[0]["calldata"])
+        if (function, argument_count) == (selector("ownerOf"), 2):
             return [hex(int(MINE, 16))]
-        if (asked, given) == (selector("balanceOf"), 1):
+        if (function, argument_count) == (selector("balanceOf"), 1):
             return ["0x3", "0x0"]
         raise Refuse(40, "Contract error", {"revert_error": "Input too short for arguments"})
 

@@ -22,7 +22,9 @@ IN_STRK = {"amount": hex(FEE), "unit": "FRI"}
 Movement = tuple[int, int, int, int, int]  # log index (-1: made from the receipt), token, sender, recipient, amount
 
 
-def paid(token: str = ETHER, sender: str = WALLET, recipient: str = SEQUENCER, raw: int = FEE, keys: int = 1) -> Any:
+def fee_event(
+    token: str = ETHER, sender: str = WALLET, recipient: str = SEQUENCER, raw: int = FEE, keys: int = 1
+) -> Any:
     """The event of a payment."""
     return event(sender, recipient, hex(raw), "0x0", keys=keys, token=token)
 
@@ -37,9 +39,9 @@ def movement(
 async def collected(node: FakeNode, *transactions: Any) -> tuple[list[int], list[Movement]]:
     """Return the fees and the movements of a block with these transactions."""
     node.transactions[5] = list(transactions)
-    found = (await node.chain().collect(Span(5, 5), ALL)).tables
-    fees = [int.from_bytes(row["fee"], "big") for row in found["transactions"].to_pylist()]
-    rows = found["transfers"].to_pylist()
+    tables = (await node.chain().collect(Span(5, 5), ALL)).tables
+    fees = [int.from_bytes(row["fee"], "big") for row in tables["transactions"].to_pylist()]
+    rows = tables["transfers"].to_pylist()
     return fees, [
         (
             row["log_index"],
@@ -77,10 +79,10 @@ DEPLOYED: dict[str, Any] = {"type": "DEPLOY", "version": "0x0", "sender_address"
 
 
 @pytest.mark.parametrize(
-    ("done", "movements"),
+    ("transaction", "movements"),
     [
-        pytest.param(invoked(1, paid(), fee=IN_ETHER, version="0x1"), [movement(0)], id="event"),
-        pytest.param(invoked(1, paid(keys=3), fee=IN_ETHER, version="0x1"), [movement(0)], id="event with keys"),
+        pytest.param(invoked(1, fee_event(), fee=IN_ETHER, version="0x1"), [movement(0)], id="event"),
+        pytest.param(invoked(1, fee_event(keys=3), fee=IN_ETHER, version="0x1"), [movement(0)], id="event with keys"),
         pytest.param(invoked(1, fee=IN_ETHER, **EARLY), [movement(-1)], id="no event"),
         pytest.param(invoked(1, fee=hex(FEE), **EARLY), [movement(-1)], id="receipt without a unit"),
         pytest.param(invoked(1, fee=IN_ETHER, status="REVERTED", version="0x1"), [movement(-1)], id="reverted"),
@@ -90,57 +92,59 @@ DEPLOYED: dict[str, Any] = {"type": "DEPLOY", "version": "0x0", "sender_address"
         pytest.param(invoked(1, fee=IN_ETHER, **DEPLOYED), [], id="deployment without an account"),
         pytest.param(invoked(1, fee="0x0", **EARLY), [], id="fee of zero"),
         pytest.param(
-            invoked(1, paid(token=WALLET), fee=IN_ETHER, **EARLY),
+            invoked(1, fee_event(token=WALLET), fee=IN_ETHER, **EARLY),
             [movement(-1), movement(0, WALLET)],
             id="event forged by the account",
         ),
         pytest.param(
-            invoked(1, paid(token=COIN, keys=3), fee=IN_ETHER, **EARLY),
+            invoked(1, fee_event(token=COIN, keys=3), fee=IN_ETHER, **EARLY),
             [movement(-1), movement(0, COIN)],
             id="same amount of another token",
         ),
         pytest.param(
-            invoked(1, paid(sender=OTHER), fee=IN_ETHER, **EARLY),
+            invoked(1, fee_event(sender=OTHER), fee=IN_ETHER, **EARLY),
             [movement(-1), movement(0, sender=OTHER)],
             id="payment by somebody else",
         ),
         pytest.param(
-            invoked(1, paid(sender=OTHER, recipient=WALLET), paid(), fee=IN_ETHER, version="0x1"),
+            invoked(1, fee_event(sender=OTHER, recipient=WALLET), fee_event(), fee=IN_ETHER, version="0x1"),
             [movement(0, sender=OTHER, recipient=WALLET), movement(1)],
             id="paymaster repays the sender",
         ),
         pytest.param(
-            invoked(1, paid(recipient=OTHER), fee=IN_ETHER, **EARLY),
+            invoked(1, fee_event(recipient=OTHER), fee=IN_ETHER, **EARLY),
             [movement(-1), movement(0, recipient=OTHER)],
             id="payment to the sequencer of other blocks",
         ),
         pytest.param(
-            invoked(1, paid(raw=FEE + 1), fee=IN_ETHER, **EARLY),
+            invoked(1, fee_event(raw=FEE + 1), fee=IN_ETHER, **EARLY),
             [movement(-1), movement(0, raw=FEE + 1)],
             id="another amount",
         ),
         pytest.param(
-            invoked(1, paid(), paid(), fee=IN_ETHER, version="0x1"),
+            invoked(1, fee_event(), fee_event(), fee=IN_ETHER, version="0x1"),
             [movement(0), movement(1)],
             id="gift to the sequencer beside the fee",
         ),
     ],
 )
-async def test_fee_in_ether_is_one_movement(done: Any, movements: list[Movement]) -> None:
-    fees, rows = await collected(FakeNode(), done)
+async def test_fee_in_ether_is_one_movement(transaction: Any, movements: list[Movement]) -> None:
+    fees, rows = await collected(FakeNode(), transaction)
     assert fees == [0], "the column is of the native coin"
     assert sorted(rows) == sorted(movements)
 
 
 @pytest.mark.parametrize(
-    ("done", "fee", "movements"),
+    ("transaction", "fee", "movements"),
     [
-        pytest.param(invoked(1, paid(COIN, keys=3), fee=IN_STRK), FEE, [], id="event"),
+        pytest.param(invoked(1, fee_event(COIN, keys=3), fee=IN_STRK), FEE, [], id="event"),
         pytest.param(invoked(1, fee=IN_STRK), FEE, [], id="no event"),
         pytest.param(invoked(1, fee=IN_STRK, status="REVERTED"), FEE, [], id="reverted"),
-        pytest.param(invoked(1, paid(WALLET), fee=IN_STRK), FEE, [movement(0, WALLET)], id="forged by the account"),
         pytest.param(
-            invoked(1, paid(COIN, OTHER), paid(COIN), fee=IN_STRK),
+            invoked(1, fee_event(WALLET), fee=IN_STRK), FEE, [movement(0, WALLET)], id="forged by the account"
+        ),
+        pytest.param(
+            invoked(1, fee_event(COIN, OTHER), fee_event(COIN), fee=IN_STRK),
             FEE,
             [movement(0, COIN, OTHER)],
             id="payment by somebody else",
@@ -148,21 +152,21 @@ async def test_fee_in_ether_is_one_movement(done: Any, movements: list[Movement]
         pytest.param(invoked(1, fee=IN_STRK, **MESSAGE), 0, [], id="message from Ethereum"),
     ],
 )
-async def test_fee_in_strk_is_in_its_transaction_alone(done: Any, fee: int, movements: list[Movement]) -> None:
-    assert await collected(FakeNode(), done) == ([fee], movements)
+async def test_fee_in_strk_is_in_its_transaction_alone(transaction: Any, fee: int, movements: list[Movement]) -> None:
+    assert await collected(FakeNode(), transaction) == ([fee], movements)
 
 
 @pytest.mark.parametrize(
     ("events", "movements"),
     [
-        pytest.param([paid()], [movement(0)], id="event"),
+        pytest.param([fee_event()], [movement(0)], id="event"),
         pytest.param([], [movement(-1, recipient="0x0")], id="no event"),
     ],
 )
 async def test_fee_counts_once_if_the_node_names_no_sequencer(events: list[Any], movements: list[Movement]) -> None:
     node = FakeNode()
-    whole = node.whole
-    node.whole = lambda height: {**whole(height), "sequencer_address": "0x0"}  # type: ignore[method-assign]
+    block_at = node.whole
+    node.whole = lambda height: {**block_at(height), "sequencer_address": "0x0"}  # type: ignore[method-assign]
     assert await collected(node, invoked(1, *events, fee=IN_ETHER, version="0x1")) == ([0], movements)
 
 
@@ -171,14 +175,14 @@ async def test_fee_goes_to_the_sequencer_of_its_block() -> None:
     header = node.header
     node.header = lambda height: {**header(height), "sequencer_address": hex(height)}  # type: ignore[method-assign]
     node.transactions = {height: [invoked(height, fee=IN_ETHER, **EARLY)] for height in (5, 6)}
-    found = (await node.chain().collect(Span(5, 6), ALL)).tables
-    assert [int(row["recipient"], 16) for row in found["transfers"].to_pylist()] == [5, 6]
+    tables = (await node.chain().collect(Span(5, 6), ALL)).tables
+    assert [int(row["recipient"], 16) for row in tables["transfers"].to_pylist()] == [5, 6]
 
 
 async def test_transactions_of_mainnet_block_2800_pay_what_their_receipts_say() -> None:
     """Transactions 49, 51 and 57 of that block: version 0, with no event of the payment."""
     account, dai = "0x383d2992adab63c24b518c466f0ab5c3fabcfa01d17e26bf72505edd18f1b5b", FEE_TOKENS["FRI"][:-2] + "aa"
-    recipient, sent, fees = (
+    recipient, amount_sent, fees = (
         "0x3251a0192aecf2407641afc435d300d723690c2cda1767f0ef42f0a6ec01a13",
         50 * 10**18,
         (
@@ -188,22 +192,22 @@ async def test_transactions_of_mainnet_block_2800_pay_what_their_receipts_say() 
         ),
     )
     early: dict[str, Any] = {**EARLY, "contract_address": account}
-    moved = event(account, recipient, hex(sent), "0x0", token=dai)
-    done = [invoked(at, *([moved] if at == 1 else []), fee=fee, **early) for at, fee in enumerate(fees, 1)]
-    paid_fees, rows = await collected(FakeNode(), *done)
+    transfer = event(account, recipient, hex(amount_sent), "0x0", token=dai)
+    transactions = [invoked(at, *([transfer] if at == 1 else []), fee=fee, **early) for at, fee in enumerate(fees, 1)]
+    paid_fees, rows = await collected(FakeNode(), *transactions)
     assert paid_fees == [0, 0, 0]
     assert sorted(row[4] for row in rows if row[1] == int(ETHER, 16)) == sorted(int(fee, 16) for fee in fees)
-    assert [row for row in rows if row[1] != int(ETHER, 16)] == [movement(0, dai, account, recipient, sent)]
+    assert [row for row in rows if row[1] != int(ETHER, 16)] == [movement(0, dai, account, recipient, amount_sent)]
 
 
 async def test_lookup_of_a_message_from_ethereum_agrees_with_its_row() -> None:
-    done = invoked(1, fee=IN_STRK, **MESSAGE)
+    transaction = invoked(1, fee=IN_STRK, **MESSAGE)
     node = FakeNode(
-        starknet_getTransactionByHash=lambda params: done["transaction"],
-        starknet_getTransactionReceipt=lambda params: {**done["receipt"], "block_number": 5},
+        starknet_getTransactionByHash=lambda params: transaction["transaction"],
+        starknet_getTransactionReceipt=lambda params: {**transaction["receipt"], "block_number": 5},
     )
     [details] = await node.chain().look_up([IndexedTransaction(f"0x{1:064x}", 5, 0, 0, node.hash(5), final=True)])
-    assert await collected(node, done) == ([details.fee], [])
+    assert await collected(node, transaction) == ([details.fee], [])
 
 
 async def test_history_of_an_account_has_fees_that_neither_event_nor_nonce_shows() -> None:
@@ -217,16 +221,18 @@ async def test_history_of_an_account_has_fees_that_neither_event_nor_nonce_shows
     early.transactions = {20: [invoked(1, fee=IN_ETHER, **EARLY)]}
     chain = early.chain()
     await chain.heads()
-    found = await chain.collect_accounts(Span(0, 90), [f"0x{int(WALLET, 16):064x}"], ("native", "transfers"))
-    [row] = found.tables["transfers"].to_pylist()
+    result = await chain.collect_accounts(Span(0, 90), [f"0x{int(WALLET, 16):064x}"], ("native", "transfers"))
+    [row] = result.tables["transfers"].to_pylist()
     assert (row["height"], row["token"], int.from_bytes(row["raw"], "big")) == (20, ETHER, FEE)
-    assert found.read_methods == {"native": "search", "transfers": "search"}
+    assert result.read_methods == {"native": "search", "transfers": "search"}
 
 
 @pytest.mark.slow("both ways store the rows of one reader", only=["way1"])
-@pytest.mark.parametrize("way", [("index", "starknet"), ("watch", StarknetSubject.accounts[0], "--chain", "starknet")])
+@pytest.mark.parametrize(
+    "command", [("index", "starknet"), ("watch", StarknetSubject.accounts[0], "--chain", "starknet")]
+)
 def test_fees_without_an_event_explain_the_balance(
-    node: tuple[StarknetSubject, str], run: Run, way: tuple[str, ...]
+    node: tuple[StarknetSubject, str], run: Run, command: tuple[str, ...]
 ) -> None:
     subject, _ = node
     wallet = int(subject.accounts[0], 16)
@@ -235,7 +241,7 @@ def test_fees_without_an_event_explain_the_balance(
     subject.ledger.add("early", (wallet, [Deed("moves", SUBJECTS_ETHER, wallet, 0xB0B, 10**17)]), fee=2 * 10**14)
     subject.ledger.is_early = False
     subject.mine(20)
-    run(*way)
+    run(*command)
     [chain] = run("reconcile", subject.accounts[0], "--chain", "starknet")
     assert {each["status"] for each in chain["assets"]} == {"equal"}
     [ether] = [each for each in chain["assets"] if each["asset"].endswith(FEE_TOKENS["WEI"])]
@@ -243,4 +249,7 @@ def test_fees_without_an_event_explain_the_balance(
     [ether] = [each for each in run("pnl", subject.accounts[0])["holdings"] if each["contract"] == FEE_TOKENS["WEI"]]
     assert ether["amount"] == "0.8995"
     newest = run("transactions", subject.accounts[0])["transactions"][:2]
-    assert [sorted(each["balance"] for each in sent["assetsOut"]) for sent in newest] == [["0.0002", "0.1"], ["0.0003"]]
+    assert [sorted(each["balance"] for each in transaction["assetsOut"]) for transaction in newest] == [
+        ["0.0002", "0.1"],
+        ["0.0003"],
+    ]

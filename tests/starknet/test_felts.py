@@ -44,7 +44,7 @@ def test_felts_that_are_learnt_together_are_what_each_is_alone(
 
 
 @pytest.mark.parametrize(
-    "written",
+    "text",
     [
         "",
         "0x",
@@ -67,13 +67,13 @@ def test_felts_that_are_learnt_together_are_what_each_is_alone(
         "0x1\n",
     ],
 )
-def test_what_is_no_felt_is_refused(written: str) -> None:
+def test_what_is_no_felt_is_refused(text: str) -> None:
     forms = FormattedFelts("node")
-    forms.preload(["0x5", written])
+    forms.preload(["0x5", text])
     assert forms["0x5"] == format_felt(5)
     for read in (forms.__getitem__, forms.numbers.__getitem__, partial(parse_felt, "node")):
         with pytest.raises(BadAnswer, match="no felt"):
-            read(written)
+            read(text)
 
 
 @pytest.mark.timeout(20)
@@ -98,17 +98,22 @@ def test_selectors_are_those_of_the_chain() -> None:
 
 
 @given(st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=31))
-def test_a_short_text_comes_back(written: str) -> None:
-    assert decode_short_string(encode_short_string(written)) == written
+def test_a_short_text_comes_back(text: str) -> None:
+    assert decode_short_string(encode_short_string(text)) == text
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=90))
-def test_a_byte_array_comes_back(written: str) -> None:
-    data = written.encode()
-    words = [data[at : at + 31] for at in range(0, len(data) - len(data) % 31, 31)]
-    rest = data[len(words) * 31 :]
-    said = [len(words), *(int.from_bytes(each, "big") for each in words), int.from_bytes(rest, "big"), len(rest)]
-    assert decode_string(said) == written
+def test_a_byte_array_comes_back(text: str) -> None:
+    data = text.encode()
+    full_words = [data[at : at + 31] for at in range(0, len(data) - len(data) % 31, 31)]
+    pending_word = data[len(full_words) * 31 :]
+    said = [
+        len(full_words),
+        *(int.from_bytes(each, "big") for each in full_words),
+        int.from_bytes(pending_word, "big"),
+        len(pending_word),
+    ]
+    assert decode_string(said) == text
 
 
 @pytest.mark.parametrize("said", [[], [2, 1], [0, 0, 31], [0, 2**40, 3], [1, 2**250, 0, 0], [5] * 200, [2**251]])

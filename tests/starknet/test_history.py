@@ -1,4 +1,4 @@
-"""What concerns accounts alone is what a whole index has of them, or it is said what may be missing: on a real node."""
+"""The rows of accounts alone are those of a whole index, or the result names what may be missing: on a real node."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ Rows = dict[str, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    """Wallet 0 pays wallet 1 in every kind of token; wallet 1 allows wallet 2, who takes; and some blocks are empty."""
+    """Pay wallet 1 from wallet 0 in every kind of token; wallet 1 allows wallet 2, who takes; some blocks are empty."""
     try:
         with Devnet() as devnet:
             world = deployed(devnet)
-            of, (me, to, other) = world.tokens, (int(each, 16) for each in world.accounts[:3])
+            of, (me, to, third) = world.tokens, (int(each, 16) for each in world.accounts[:3])
             devnet.mine(20)
             devnet.execute(0, (of["YNG"], "mint", [to, 500, 0]), (COIN, "transfer", [to, 3, 0]))
             devnet.mine(30)
             devnet.execute(0, (of["OLD"], "transfer", [to, 40, 0]))
             devnet.mine(11)
-            devnet.execute(1, (of["OLD"], "transfer", [me, 40, 0]), (of["YNG"], "transfer", [other, 7, 0]))
+            devnet.execute(1, (of["OLD"], "transfer", [me, 40, 0]), (of["YNG"], "transfer", [third, 7, 0]))
             devnet.execute(0, (of["ART"], "mint", [to, ART, 0]), (of["PIECES"], "mint", [to, PIECE, 0, 9, 0, 0]))
             devnet.mine(7)
-            devnet.execute(1, (of["YNG"], "approve", [other, 100, 0]), (of["ART"], "setApprovalForAll", [other, 1]))
+            devnet.execute(1, (of["YNG"], "approve", [third, 100, 0]), (of["ART"], "setApprovalForAll", [third, 1]))
             devnet.mine(3)
             devnet.execute(2, (COIN, "transfer", [me, 11, 0]))
             yield world
@@ -72,7 +72,7 @@ async def chain(world: World, tmp_path: Path) -> AsyncIterator[StarknetChain]:
 
 
 async def alone(chain: StarknetChain, span: Span, *accounts: str) -> list[SpanTables]:
-    """All pieces of the history of accounts."""
+    """Return all pieces of the history of accounts."""
     reader, pieces, first = require_capability(chain, Capability.ACCOUNT_HISTORY), list[SpanTables](), span.first
     while first <= span.last:
         pieces.append(await reader.collect_accounts(Span(first, span.last), accounts, NAMES))
@@ -89,20 +89,20 @@ def rows(pieces: list[SpanTables]) -> Rows:
     }
 
 
-async def whole(chain: StarknetChain, span: Span, *accounts: str) -> Rows:
+async def rows_of_whole_index(chain: StarknetChain, span: Span, *accounts: str) -> Rows:
     """The rows of the same accounts from every block."""
-    found = await chain.collect(span, NAMES)
+    result = await chain.collect(span, NAMES)
     by_table = {each.table.name: each for each in DATASETS.values() if each.account_columns}
-    return {name: each.rows_of_accounts(found.tables[name], accounts).to_pylist() for name, each in by_table.items()}
+    return {name: each.rows_of_accounts(result.tables[name], accounts).to_pylist() for name, each in by_table.items()}
 
 
 @pytest.mark.slow("the Starknet node and its contracts are installed and deployed first")
-@pytest.mark.parametrize("who", [0, 1, 2])
-async def test_an_account_alone_has_the_rows_of_a_whole_index(world: World, chain: StarknetChain, who: int) -> None:
-    heads, account = await chain.heads(), world.accounts[who]
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_an_account_alone_has_the_rows_of_a_whole_index(world: World, chain: StarknetChain, number: int) -> None:
+    heads, account = await chain.heads(), world.accounts[number]
     span = Span(0, heads.finalized)
     pieces = await alone(chain, span, account)
-    assert rows(pieces) == await whole(chain, span, account)
+    assert rows(pieces) == await rows_of_whole_index(chain, span, account)
     assert {each.read_methods["transactions"] for each in pieces} == {"search"}
 
 
@@ -110,26 +110,34 @@ async def test_an_account_alone_has_the_rows_of_a_whole_index(world: World, chai
 async def test_blocks_that_may_still_go_are_searched_by_their_hashes(world: World, chain: StarknetChain) -> None:
     heads, account, begin = await chain.heads(), world.accounts[1], await chain.block(0)
     span = Span(1, heads.latest.height)
-    found = await require_capability(chain, Capability.ACCOUNT_HISTORY).collect_accounts(span, (account,), NAMES, begin)
-    assert rows([found]) == await whole(chain, span, account)
-    assert (found.read_methods["native"], found.is_linked, len(found.blocks)) == ("search", True, len(span))
+    result = await require_capability(chain, Capability.ACCOUNT_HISTORY).collect_accounts(
+        span, (account,), NAMES, begin
+    )
+    assert rows([result]) == await rows_of_whole_index(chain, span, account)
+    assert (result.read_methods["native"], result.is_linked, len(result.blocks)) == ("search", True, len(span))
 
 
 async def test_what_others_did_with_a_token_that_names_nobody_is_missing_and_that_is_said(
     world: World, tmp_path: Path
 ) -> None:
-    """The balance of no such token is followed here, but for the coin: one transfer to wallet 1 is not found."""
+    """Balances of such tokens are not searched, but for the coin: one transfer to wallet 1 is not found."""
     url, account = world.devnet.url + "/rpc", world.accounts[1]
     settings = StarknetSettings(adapter="starknet", rpc=[url], facts=facts(tmp_path))
     chain = build("starknet", settings, Environment(), configs=tmp_path)
     heads = await chain.heads()
     span = Span(0, heads.finalized)
-    pieces, expected = await alone(chain, span, account, world.accounts[2]), await whole(chain, span, account)
-    found = rows(pieces)
-    lost = [row for row in expected["transfers"] if row not in found["transfers"]]
+    pieces, expected = (
+        await alone(chain, span, account, world.accounts[2]),
+        await rows_of_whole_index(chain, span, account),
+    )
+    account_rows = rows(pieces)
+    missing = [row for row in expected["transfers"] if row not in account_rows["transfers"]]
     silent = {world.tokens[each] for each in ("OLD", "ART", "PIECES")}
-    assert {(row["token"] in silent, row["recipient"]) for row in lost} == {(True, account)}
-    assert found["transactions"] == (await whole(chain, span, account, world.accounts[2]))["transactions"]
+    assert {(row["token"] in silent, row["recipient"]) for row in missing} == {(True, account)}
+    assert (
+        account_rows["transactions"]
+        == (await rows_of_whole_index(chain, span, account, world.accounts[2]))["transactions"]
+    )
     assert {each.account for piece in pieces for each in piece.unexplained} == {account, world.accounts[2]}
     assert "1 such tokens" in pieces[0].unexplained[0].reason
     await chain.close()

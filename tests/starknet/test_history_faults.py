@@ -34,10 +34,10 @@ def living(*heights: int) -> FakeNode:
 def paging(node: FakeNode, pages: Callable[[list[Any], Any], Any]) -> FakeNode:
     """The node, with another way to page: from all events and the token to a page."""
 
-    def listed(params: Any) -> Any:
+    def events_page(params: Any) -> Any:
         return pages(node.listed(params[0]), params[0].get("continuation_token"))
 
-    node.answers = {**node.answers, "starknet_getEvents": listed}
+    node.answers = {**node.answers, "starknet_getEvents": events_page}
     return node
 
 
@@ -49,9 +49,9 @@ async def read(node: FakeNode, span: Span = ALL, *accounts: str, budget: Budget 
     return await reader.collect_accounts(span, accounts or (ME,), NAMES, budget=budget)
 
 
-def heights(found: SpanTables) -> list[int]:
+def heights(result: SpanTables) -> list[int]:
     """The blocks of its transactions."""
-    return [row["height"] for row in found.tables["transactions"].to_pylist()]
+    return [row["height"] for row in result.tables["transactions"].to_pylist()]
 
 
 def _one_by_one(events: list[Any], token: Any) -> Any:
@@ -72,11 +72,11 @@ def _one_by_one(events: list[Any], token: Any) -> Any:
 )
 async def test_pages_go_on_until_there_is_no_token(pages: Callable[[list[Any], Any], Any]) -> None:
     node = paging(living(*AT), pages)
-    for several in node.transactions.values():  # somebody else sent it: events alone tell
-        several[0]["transaction"]["sender_address"] = "0xb"
-    found = await read(node)
-    assert [row["height"] for row in found.tables["transfers"].to_pylist()] == [*AT]
-    assert (found.span, found.read_methods["transfers"]) == (ALL, "search")
+    for transactions in node.transactions.values():  # another account sent it: events alone show it
+        transactions[0]["transaction"]["sender_address"] = "0xb"
+    result = await read(node)
+    assert [row["height"] for row in result.tables["transfers"].to_pylist()] == [*AT]
+    assert (result.span, result.read_methods["transfers"]) == (ALL, "search")
 
 
 @pytest.mark.parametrize(
@@ -109,51 +109,51 @@ async def test_events_that_name_nobody_who_was_asked_for_are_left_out() -> None:
         {"keys": keys, "block_number": 50, "transaction_hash": "0x1"}
         for keys in ([], ["0x99cd8bde557814842a3121e8ddfd433a539b8c9f14bf31ebf108d12e6196e9"], ["0x1", WALLET, WALLET])
     ]
-    found = await read(paging(living(7), lambda events, token: {"events": [*events, *strange]}))
-    assert heights(found) == [7]
+    result = await read(paging(living(7), lambda events, token: {"events": [*events, *strange]}))
+    assert heights(result) == [7]
 
 
 async def test_a_node_that_leaves_out_events_is_found_out_by_the_blocks_that_are_read() -> None:
-    def some(events: list[Any], token: Any) -> Any:
+    def first_events(events: list[Any], token: Any) -> Any:
         return {"events": [each for each in events if each["block_number"] != 31]}
 
     with pytest.raises(BadAnswer, match="block 31: others may be missing"):
-        await read(paging(living(*AT), some))
+        await read(paging(living(*AT), first_events))
 
 
 async def test_pages_and_questions_that_are_too_large_are_cut() -> None:
-    node, refused = living(*AT), []
+    node, error_codes = living(*AT), []
 
-    def listed(params: Any) -> Any:
+    def bounded_events(params: Any) -> Any:
         keys, size = params[0]["keys"], params[0]["chunk_size"]
         if size > 100 or len(keys[-1]) > 1:
-            refused.append(31 if size > 100 else 34)
-            raise Refuse(refused[-1], "Requested page size is too big" if size > 100 else "Too many keys")
+            error_codes.append(31 if size > 100 else 34)
+            raise Refuse(error_codes[-1], "Requested page size is too big" if size > 100 else "Too many keys")
         return {"events": node.listed(params[0])}
 
-    node.answers = {**node.answers, "starknet_getEvents": listed}
-    found = await read(node, ALL, ME, OTHER)
-    assert heights(found) == [*AT]
-    assert {31, 34} == {*refused}
+    node.answers = {**node.answers, "starknet_getEvents": bounded_events}
+    result = await read(node, ALL, ME, OTHER)
+    assert heights(result) == [*AT]
+    assert {31, 34} == {*error_codes}
 
 
 async def test_an_account_with_very_much_is_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name, most in (
+    for module, name, bound in (
         (history, "MAX_BLOCKS", 3),
         (changes, "MAX_TRANSACTIONS", 7),
         (event_search, "MAX_BLOCKS", 5),
     ):
-        monkeypatch.setattr(module, name, most)
+        monkeypatch.setattr(module, name, bound)
     node = living(*range(0, 90, 2))
     chain = node.chain()
     await chain.heads()
-    reader, first, found = require_capability(chain, Capability.ACCOUNT_HISTORY), 0, list[int]()
+    reader, first, heights_read = require_capability(chain, Capability.ACCOUNT_HISTORY), 0, list[int]()
     while first <= 90:
         piece = await reader.collect_accounts(Span(first, 90), (ME,), NAMES)
         assert piece.last is not None
         assert (piece.span.first, piece.last.height) == (first, piece.span.last)
-        found, first = found + heights(piece), piece.span.last + 1
-    assert found == [*range(0, 90, 2)]
+        heights_read, first = heights_read + heights(piece), piece.span.last + 1
+    assert heights_read == [*range(0, 90, 2)]
 
 
 async def test_coins_that_came_in_events_that_name_nobody_are_found_by_the_balance() -> None:
@@ -164,8 +164,8 @@ async def test_coins_that_came_in_events_that_name_nobody_are_found_by_the_balan
         **node.answers,
         "starknet_call": lambda params: [hex(5 * (node.height(params[1]) == 20)), "0x0"],
     }
-    found = await read(node)
-    assert [(row["height"], row["recipient"]) for row in found.tables["transfers"].to_pylist()] == [
+    result = await read(node)
+    assert [(row["height"], row["recipient"]) for row in result.tables["transfers"].to_pylist()] == [
         (20, ME),
         (21, OTHER),
     ]
@@ -188,22 +188,22 @@ async def test_a_nonce_that_lies_is_found_out(nonce: Callable[[int], int], reaso
 
 
 @pytest.mark.parametrize(
-    ("method", "code", "words"),
+    ("method", "code", "message"),
     [
         ("starknet_getNonce", 42, "the node does not have this state"),
         ("starknet_getEvents", -32601, "Method not found"),
         ("starknet_call", 42, "the node does not have this state"),
     ],
 )
-async def test_every_block_is_read_where_a_node_cannot_be_searched(method: str, code: int, words: str) -> None:
-    def refused(params: Any) -> Any:
-        raise Refuse(code, words)
+async def test_every_block_is_read_where_a_node_cannot_be_searched(method: str, code: int, message: str) -> None:
+    def refuse(params: Any) -> Any:
+        raise Refuse(code, message)
 
     node = living(*AT)
-    node.answers = {**node.answers, method: refused}
-    found = await read(node)
-    assert (heights(found), found.span, found.read_methods["native"]) == ([*AT], ALL, "blocks")
-    assert not found.unexplained
+    node.answers = {**node.answers, method: refuse}
+    result = await read(node)
+    assert (heights(result), result.span, result.read_methods["native"]) == ([*AT], ALL, "blocks")
+    assert not result.unexplained
 
 
 async def test_who_is_not_there_yet_has_sent_nothing_and_has_nothing() -> None:
@@ -229,8 +229,8 @@ async def test_blocks_that_may_still_go_are_read_whole_and_linked() -> None:
     await chain.heads()
     reader = require_capability(chain, Capability.ACCOUNT_HISTORY)
     before = await chain.block(91)
-    found = await reader.collect_accounts(Span(92, 100), (ME,), NAMES, before)
-    assert (heights(found), found.is_linked, [each.height for each in found.blocks]) == (
+    result = await reader.collect_accounts(Span(92, 100), (ME,), NAMES, before)
+    assert (heights(result), result.is_linked, [each.height for each in result.blocks]) == (
         [93, 97],
         True,
         [*range(92, 101)],
@@ -241,7 +241,7 @@ async def test_blocks_that_may_still_go_are_read_whole_and_linked() -> None:
 
 
 async def linked(node: FakeNode, last: int = 100) -> SpanTables:
-    """What may still go, behind block 5, as far as it is searched at once."""
+    """Read blocks that are not final, after block 5, as far as they are searched at once."""
     chain = node.chain()
     await chain.heads()
     reader, before = require_capability(chain, Capability.ACCOUNT_HISTORY), await chain.block(5)
@@ -252,11 +252,11 @@ async def linked(node: FakeNode, last: int = 100) -> SpanTables:
 async def test_many_blocks_that_may_still_go_are_searched_by_their_hashes() -> None:
     node = living(*AT, 93)
     node.final = 5
-    found = await linked(node)
-    assert (heights(found), found.is_linked, found.read_methods["native"]) == ([*AT, 93], True, "search")
-    assert [each.height for each in found.blocks] == [*range(6, 101)]
+    result = await linked(node)
+    assert (heights(result), result.is_linked, result.read_methods["native"]) == ([*AT, 93], True, "search")
+    assert [each.height for each in result.blocks] == [*range(6, 101)]
     assert node.asked.count("starknet_getBlockWithReceipts") == len(AT) + 1
-    assert [each.account for each in found.unexplained] == [ME]
+    assert [each.account for each in result.unexplained] == [ME]
 
 
 @pytest.mark.parametrize("method", ["getEvents", "getNonce", "call", "getBlockWithReceipts"])
@@ -286,14 +286,14 @@ async def test_a_budget_above_one_piece_gets_on() -> None:
     node = living(*range(1, 60))
     chain = node.chain()
     await chain.heads()
-    reader, first, found, runs = require_capability(chain, Capability.ACCOUNT_HISTORY), 0, list[int](), 0
+    reader, first, heights_read, runs = require_capability(chain, Capability.ACCOUNT_HISTORY), 0, list[int](), 0
     while first <= 90:
         runs += 1
         budget = Budget(max_requests=40)
         try:
             while first <= 90:
                 piece = await reader.collect_accounts(Span(first, 90), (ME,), NAMES, budget=budget)
-                found, first = found + heights(piece), piece.span.last + 1
+                heights_read, first = heights_read + heights(piece), piece.span.last + 1
         except OverBudget:
             assert runs < 20
-    assert (found, runs > 1) == ([*range(1, 60)], True)
+    assert (heights_read, runs > 1) == ([*range(1, 60)], True)

@@ -1,4 +1,4 @@
-"""Wallets on a node through the command line and the API: every spelling of an address, beside other kinds of chain."""
+"""Wallets on a node through the command line and the API: every spelling of an address, with other kinds of chain."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def served(subject: StarknetSubject | SolanaSubject) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
@@ -98,7 +98,7 @@ def coins(subject: StarknetSubject, height: int) -> Decimal:
     return Decimal(subject.native(subject.accounts[0], height)).scaleb(-18)
 
 
-def shown(portfolio: dict[str, Any]) -> dict[str, Decimal]:
+def token_balances(portfolio: dict[str, Any]) -> dict[str, Decimal]:
     """The loose amounts of a portfolio, by the contract that it shows."""
     chains = portfolio["assetByProtocols"]["wallet"]["chains"].values()
     groups = [group for chain in chains for group in chain["protocolPositions"].values()]
@@ -110,23 +110,27 @@ def test_a_wallet_in_every_spelling_now_and_then(node: tuple[StarknetSubject, st
     run("index", "starknet")
     wallet = subject.accounts[0]
     spellings = (wallet, "0x" + wallet[2:].upper(), "0x" + "0" * 61 + wallet[-3:])
-    found = [run("portfolio", each)[0] for each in spellings]
-    assert {each["address"] for each in found} == {wallet}
-    assert shown(found[0])[NATIVE] == coins(subject, subject.height)
+    portfolios = [run("portfolio", each)[0] for each in spellings]
+    assert {each["address"] for each in portfolios} == {wallet}
+    assert token_balances(portfolios[0])[NATIVE] == coins(subject, subject.height)
     tokens = {token: subject.balance(wallet, token, subject.height) or 0 for token in subject.tokens}
-    assert {token: Decimal(raw).scaleb(-6) for token, raw in tokens.items()}.items() <= shown(found[0]).items()
+    assert {token: Decimal(raw).scaleb(-6) for token, raw in tokens.items()}.items() <= token_balances(
+        portfolios[0]
+    ).items()
     past = run("portfolio", wallet, "--chain", "starknet", "--block", "10")[0]
-    assert shown(past)[NATIVE] == coins(subject, 10)
+    assert token_balances(past)[NATIVE] == coins(subject, 10)
 
 
 @pytest.mark.slow("fees without an event are explained so too", only=["way1"])
-@pytest.mark.parametrize("way", [("index", "starknet"), ("watch", StarknetSubject.accounts[0], "--chain", "starknet")])
-def test_rows_explain_every_balance(node: tuple[StarknetSubject, str], run: Run, way: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "command", [("index", "starknet"), ("watch", StarknetSubject.accounts[0], "--chain", "starknet")]
+)
+def test_rows_explain_every_balance(node: tuple[StarknetSubject, str], run: Run, command: tuple[str, ...]) -> None:
     subject, _ = node
-    run(*way)
-    found = json.dumps(run("reconcile", subject.accounts[0], "--chain", "starknet"))
-    assert '"equal"' in found
-    assert '"missing_row"' not in found
+    run(*command)
+    report = json.dumps(run("reconcile", subject.accounts[0], "--chain", "starknet"))
+    assert '"equal"' in report
+    assert '"missing_row"' not in report
 
 
 def test_an_account_that_is_watched_has_what_a_whole_index_has_in_several_runs_and_says_what_may_be_missing(
@@ -136,7 +140,7 @@ def test_an_account_that_is_watched_has_what_a_whole_index_has_in_several_runs_a
     wallet = subject.accounts[0]
     subject.trade(60, 1)
     run("index", "starknet")
-    whole = run("transactions", wallet)
+    whole_index = run("transactions", wallet)
     settings = Path("chainfolio.toml")
     settings.write_text(settings.read_text().replace('data = "data"', 'data = "other"') + 'index = "accounts"\n')
     runs = 0
@@ -144,7 +148,7 @@ def test_an_account_that_is_watched_has_what_a_whole_index_has_in_several_runs_a
         runs += 1
     assert 0 < runs < 9
     alone = run("transactions", wallet)
-    assert alone["transactions"] == whole["transactions"]
+    assert alone["transactions"] == whole_index["transactions"]
     [chain] = run("watch", wallet)
     [account] = chain["accounts"]
     assert all(not each["missing"] for each in account["datasets"])
@@ -159,8 +163,8 @@ async def test_every_route_answers_about_addresses_of_all_kinds_together(
 ) -> None:
     """Chains of four kinds, and one request for all."""
     with solana_chain(12) as solana, LocalNode() as ethereum, TronNode(lag=2) as tron, served(solana) as url:
-        someone, other = ethereum.accounts[:2]
-        ethereum.send(Tx(someone, other, value=5 * 10**18, gas=21_000))
+        someone, recipient = ethereum.accounts[:2]
+        ethereum.send(Tx(someone, recipient, value=5 * 10**18, gas=21_000))
         ethereum.mine(3)
         tron.endow(BOB, 7 * 10**6)
         tron.advance(5)
@@ -179,7 +183,7 @@ async def test_every_route_answers_about_addresses_of_all_kinds_together(
         lamports = Decimal(solana.native(solana.accounts[0], solana.height))
         amounts = {
             node[0].accounts[0]: coins(node[0], node[0].height),
-            other.lower(): Decimal(10_005),
+            recipient.lower(): Decimal(10_005),
             base58check(BOB): Decimal(7),
             solana.accounts[0]: lamports.scaleb(-9),
         }
@@ -191,9 +195,14 @@ async def asked_about_all(settings: Settings, coins: dict[str, Decimal]) -> None
     async with open_client(settings) as ask:
         mixed = "addresses=" + ",".join(coins)
         for route in ("portfolio", "wallet"):
-            found = {each["address"]: each for each in await ask(f"{route}?{mixed}")}
-            assert {each: shown(portfolio)[NATIVE] for each, portfolio in found.items()} == coins
-            assert [[*each["chains"]] for each in found.values()] == [["starknet"], ["local"], ["tron"], ["solana"]]
+            portfolios = {each["address"]: each for each in await ask(f"{route}?{mixed}")}
+            assert {each: token_balances(portfolio)[NATIVE] for each, portfolio in portfolios.items()} == coins
+            assert [[*each["chains"]] for each in portfolios.values()] == [
+                ["starknet"],
+                ["local"],
+                ["tron"],
+                ["solana"],
+            ]
         starknet_worth = next(iter(coins.values())) * PRICE
         assert str((await ask(f"nav?{mixed}"))["nav"]) == f"{starknet_worth:.15f}", "the other coins have no price here"
         page = await ask(f"transactions?{mixed}&limit=100&offset=0")
@@ -209,19 +218,19 @@ async def test_every_route_answers_about_starknet_beside_other_kinds(
 ) -> None:
     subject, _ = node
     with LocalNode() as ethereum:
-        someone, other = ethereum.accounts[:2]
-        ethereum.send(Tx(someone, other, value=5 * 10**18, gas=21_000))
+        someone, recipient = ethereum.accounts[:2]
+        ethereum.send(Tx(someone, recipient, value=5 * 10**18, gas=21_000))
         ethereum.mine(3)
         (tmp_path / "local.toml").write_text(
             'key = "local"\nkind = "evm"\nchain_id = 31337\nname = "Local"\nfinality = 1\n'
             'native = {symbol = "ETH", name = "Ether", decimals = 18, slip44 = 60}\n'
         )
         config = tmp_path / "chainfolio.toml"
-        more = f'[chains.local]\nrpc = ["{ethereum.url}"]\nfacts = "{tmp_path}/local.toml"\n'
-        config.write_text(config.read_text() + more)
+        local_toml = f'[chains.local]\nrpc = ["{ethereum.url}"]\nfacts = "{tmp_path}/local.toml"\n'
+        config.write_text(config.read_text() + local_toml)
         for key in ("starknet", "local"):
             await asyncio.to_thread(run, "index", key)
-        await asked_about(subject, load(config, {}), other.lower())
+        await asked_about(subject, load(config, {}), recipient.lower())
 
 
 async def asked_about(subject: StarknetSubject, settings: Settings, ethereum: str) -> None:
@@ -230,29 +239,29 @@ async def asked_about(subject: StarknetSubject, settings: Settings, ethereum: st
         wallet, head = subject.accounts[0], subject.height
         mixed = f"addresses={wallet},{ethereum},{SOLANA},{TRON}"
         for route in ("portfolio", "wallet"):
-            found = {each["address"]: each for each in await ask(f"{route}?{mixed}")}
-            assert found.keys() == {wallet, ethereum, SOLANA, TRON}
-            assert shown(found[wallet])[NATIVE] == coins(subject, head)
-            assert shown(found[ethereum])[NATIVE] == 10_005
-            assert found[wallet]["chains"].keys() == {"starknet"}
-        worth = await ask(f"nav?addresses={wallet},{ethereum}")
-        assert str(worth["nav"]) == f"{coins(subject, head) * PRICE:.15f}"  # a JSON number has that many digits
+            by_address = {each["address"]: each for each in await ask(f"{route}?{mixed}")}
+            assert by_address.keys() == {wallet, ethereum, SOLANA, TRON}
+            assert token_balances(by_address[wallet])[NATIVE] == coins(subject, head)
+            assert token_balances(by_address[ethereum])[NATIVE] == 10_005
+            assert by_address[wallet]["chains"].keys() == {"starknet"}
+        nav = await ask(f"nav?addresses={wallet},{ethereum}")
+        assert str(nav["nav"]) == f"{coins(subject, head) * PRICE:.15f}"  # a JSON number has that many digits
         partial = await ask(f"nav?{mixed}")
-        assert (partial["nav"], partial["completeness"]) == (worth["nav"], "partial")
+        assert (partial["nav"], partial["completeness"]) == (nav["nav"], "partial")
         assert {issue["subject"] for issue in partial["issues"]} == {SOLANA, TRON}, "what no chain here has is named"
         assert SOLANA in (await ask(f"nav?addresses={SOLANA}", 501))["message"]
         page = await ask(f"transactions?addresses={wallet},{ethereum}&limit=100&offset=0")
         assert {each["chain"]["key"] for each in page["transactions"]} == {"starknet", "local"}
         assert "Transfer" in {each.get("functionName") for each in page["transactions"]}
-        found = {each["address"]: each["syncInProgress"] for each in await ask(f"status?{mixed}")}
-        assert found.keys() == {wallet, ethereum, SOLANA, TRON}
-        assert not found[wallet]
+        by_address = {each["address"]: each["syncInProgress"] for each in await ask(f"status?{mixed}")}
+        assert by_address.keys() == {wallet, ethereum, SOLANA, TRON}
+        assert not by_address[wallet]
         assert "no historical subscription" in (await ask(f"historical?{mixed}&date=2023-11-15", 403))["message"]
-        wanted = {"addresses": [{"address": each} for each in (wallet, ethereum)]}
-        await ask("subscribe-snapshot", body=wanted)
+        body = {"addresses": [{"address": each} for each in (wallet, ethereum)]}
+        await ask("subscribe-snapshot", body=body)
         past = await ask(f"historical?addresses={wallet},{ethereum}&date=2023-11-15")
         assert [each["address"] for each in past] == [wallet, ethereum]
-        assert shown(past[0])[NATIVE] == coins(subject, AFTER - 1) != coins(subject, head)
+        assert token_balances(past[0])[NATIVE] == coins(subject, AFTER - 1) != coins(subject, head)
         assert {"starknet", "local"} <= {each["key"] for each in await ask("chains")}
         assert "address" in json.dumps(await ask(f"portfolio?addresses=0x{'f' * 64}", 400))
         await approved(subject, ask, ethereum)
@@ -262,11 +271,11 @@ async def approved(subject: StarknetSubject, ask: Callable[..., Any], ethereum: 
     """Approvals of one wallet, with what is left of them, and addresses of other kinds refused."""
     wallet = subject.accounts[0]
     page = await ask(f"approvals/starknet?addresses={wallet}&limit=100&include=allowance,operators")
-    left = {
+    allowances = {
         (each["contract"], each["to"]): each["allowance"]["amount"] for each in page["items"] if "allowance" in each
     }
-    assert left
-    for (token, spender), raw in left.items():
+    assert allowances
+    for (token, spender), raw in allowances.items():
         assert int(raw) == subject.allowance(wallet, token, spender, subject.height)
     assert {each["from"] for each in page["operators"]} == {wallet}
     for chain, stranger in (("starknet", ethereum), ("local", wallet), ("starknet", TRON)):

@@ -21,13 +21,13 @@ DATASETS = ("blocks", "transactions", "native", "transfers", "approvals")
 ME, POOL = f"0x{int(WALLET, 16):064x}", f"0x{0x9001:064x}"
 
 
-def said(name: str, *words: str) -> dict[str, Any]:
+def hex_event(name: str, *words: str) -> dict[str, Any]:
     """An event of a token with two of its parties in the keys."""
     return {"from_address": TOKEN, "keys": [hex(int(name, 16)), *words[:2]], "data": list(words[2:])}
 
 
 def called(params: Any) -> Any:
-    """What contracts answer: the wallet has delegated to a pool."""
+    """Answer calls of contracts: the wallet has delegated to a pool."""
     of_pool = {
         selector("get_pool_member_info_v1"): ["0x0", WALLET, "0x5", "0x3", "0x0", "0x2", "0x0", "0x64"],
         selector("contract_parameters_v1"): ["0x77", "0x1", "0x1", COIN, "0x0"],
@@ -40,7 +40,7 @@ def busy() -> FakeNode:
     """A node with a block of many kinds of things."""
     node = FakeNode(starknet_call=called)
     node.head, node.final = 8, 7
-    made = {"type": "DEPLOY_ACCOUNT", "contract_address": WALLET}
+    deployed = {"type": "DEPLOY_ACCOUNT", "contract_address": WALLET}
     handled: dict[str, Any] = {
         "type": "L1_HANDLER",
         "sender_address": "0x9",
@@ -51,14 +51,14 @@ def busy() -> FakeNode:
     events = (
         event(WALLET, "0xb", "0x5", "0x0", keys=3, token=COIN),
         event(WALLET, "0xb", "0x5", "0x0"),
-        said(APPROVAL, WALLET, "0xb", "0x5", "0x0"),
-        said(TRANSFER_SINGLE, WALLET, WALLET, "0xb", "0x5", "0x0", "0x1", "0x0"),
-        said(TRANSFER_BATCH, WALLET, WALLET, "0xb", "0x1", "0x5", "0x0", "0x1", "0x1", "0x0"),
+        hex_event(APPROVAL, WALLET, "0xb", "0x5", "0x0"),
+        hex_event(TRANSFER_SINGLE, WALLET, WALLET, "0xb", "0x5", "0x0", "0x1", "0x0"),
+        hex_event(TRANSFER_BATCH, WALLET, WALLET, "0xb", "0x1", "0x5", "0x0", "0x1", "0x1", "0x0"),
     )
     node.transactions[5] = [
         invoked(1, *events, calldata=["0x1", TOKEN, "0x7", "0x1", "0x5"], transaction_hash="0x1"),
         invoked(2, fee="0x5"),
-        invoked(3, **made),
+        invoked(3, **deployed),
         invoked(4, **handled),
     ]
     node.answers = {
@@ -82,11 +82,11 @@ async def used(node: FakeNode) -> None:
     reader = chain.account_reader(InstalledProtocols())
     tokens = [chain.facts.token_asset(f"0x{int(TOKEN, 16):064x}")]
 
-    def named(assets: Any) -> Plan[None]:
+    def describe(assets: Any) -> Plan[None]:
         yield from chain.describe(list(assets))
 
-    sent = Interactions(sent_to={POOL: frozenset()})
-    plan = {"account": reader.at(heads.latest).read(ME, sent, tokens, named)}
+    interactions = Interactions(sent_to={POOL: frozenset()})
+    plan = {"account": reader.at(heads.latest).read(ME, interactions, tokens, describe)}
     report = (await run_batched(plan, lambda reads: chain.answer(reads, heads.latest)))["account"]
     if report.error is not None:
         raise report.error
@@ -119,7 +119,7 @@ async def test_the_honest_answers_are_all_read() -> None:
 async def test_no_answer_breaks_a_read(question: str) -> None:
     node, params, method = busy(), QUESTIONS[question], question.partition(" ")[0]
 
-    def is_like(given: Any) -> bool:
-        return method != "starknet_call" or given[0]["entry_point_selector"] == params[0]["entry_point_selector"]
+    def is_like(call_params: Any) -> bool:
+        return method != "starknet_call" or call_params[0]["entry_point_selector"] == params[0]["entry_point_selector"]
 
     await check_mutants(node, method, params, lambda: used(node), is_like)

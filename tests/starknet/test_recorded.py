@@ -11,7 +11,7 @@ import pytest
 from chainfolio.adapters.starknet.events import AMBIGUOUS
 from chainfolio.adapters.starknet.rows import BlockRows, build_tables
 from chainfolio.errors import BadAnswer
-from tests.starknet.recorded import BLOCKS, FACTS, expected, needs_recordings, result, rows, whole
+from tests.starknet.recorded import BLOCKS, FACTS, expected, needs_recordings, recorded_block, result, rows
 
 pytestmark = needs_recordings
 TRANSFER = "0x99cd8bde557814842a3121e8ddfd433a539b8c9f14bf31ebf108d12e6196e9"
@@ -35,7 +35,7 @@ def event_places(block: Any) -> dict[tuple[int, int], int]:
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_every_movement_and_every_fee_of_a_block_is_a_row(name: str) -> None:
-    block, truth = whole(name), expected()[name]
+    block, truth = recorded_block(name), expected()[name]
     found, places = rows(block), event_places(block)
     units = dict(zip((number(each[0]) for each in truth["fees"]), truth["fees"], strict=True))
     fees = {(row.hash, int.from_bytes(row.fee, "big")) for row in found.transactions}
@@ -73,7 +73,7 @@ def spent(found: BlockRows, sequencer: int) -> Counter[tuple[str, int]]:
 @pytest.mark.parametrize("name", BLOCKS)
 def test_sums_are_the_same_without_the_events_of_fees(name: str) -> None:
     """As nodes gave blocks before fees had events; the collector found an event of each fee that was paid here."""
-    block = whole(name)
+    block = recorded_block(name)
     stripped, taken = json.loads(json.dumps(block)), 0
     for each in stripped["transactions"]:
         receipt = each["receipt"]
@@ -87,7 +87,7 @@ def test_sums_are_the_same_without_the_events_of_fees(name: str) -> None:
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_the_parts_of_a_block_are_all_there(name: str) -> None:
-    truth, found = expected()[name], rows(whole(name))
+    truth, found = expected()[name], rows(recorded_block(name))
     assert (found.block.height, number(found.block.hash)) == (truth["block_number"], number(truth["block_hash"]))
     assert found.block.time_us == truth["timestamp"] * 1_000_000
     assert len(found.transactions) == truth["transactions"]
@@ -95,7 +95,7 @@ def test_the_parts_of_a_block_are_all_there(name: str) -> None:
 
 
 def test_a_block_of_today_has_its_rows_in_each_table() -> None:
-    found = rows(whole("sepolia_3100000"))
+    found = rows(recorded_block("sepolia_3100000"))
     made = build_tables("starknet", [found], ("blocks", "transactions", "native", "transfers"), (), FACTS.coin, {})
     assert (len(made["blocks"]), len(made["transactions"])) == (1, len(found.transactions))
     assert set(made["transfers"]["standard"].to_pylist()) <= {"native", "erc20"}
@@ -104,7 +104,7 @@ def test_a_block_of_today_has_its_rows_in_each_table() -> None:
 
 
 def test_a_block_of_today_without_one_of_its_transactions_or_events_is_refused() -> None:
-    block = whole("sepolia_3100000")
+    block = recorded_block("sepolia_3100000")
     with pytest.raises(BadAnswer, match="2 transactions, and its header counts 3"):
         rows({**block, "transactions": block["transactions"][1:]})
     first, *others = block["transactions"]
@@ -115,7 +115,7 @@ def test_a_block_of_today_without_one_of_its_transactions_or_events_is_refused()
 
 def test_fees_by_the_gas_of_today_are_paid_once() -> None:
     """Version 3, which pays STRK for gas on Ethereum, for its data, and for gas here."""
-    block = whole("sepolia_3100000")
+    block = recorded_block("sepolia_3100000")
     receipts = [each["receipt"] for each in block["transactions"]]
     assert all(each["execution_resources"]["l2_gas"] and each["actual_fee"]["unit"] == "FRI" for each in receipts)
     found, sequencer = rows(block), number(block["sequencer_address"])
@@ -128,5 +128,5 @@ def test_fees_by_the_gas_of_today_are_paid_once() -> None:
 
 def test_addresses_of_rows_have_one_form() -> None:
     for name in BLOCKS:
-        for row in rows(whole(name)).movements:
+        for row in rows(recorded_block(name)).movements:
             assert all(len(each) == 66 and each == each.lower() for each in (row.token, row.sender, row.recipient))

@@ -1,4 +1,4 @@
-"""What a sequencer takes back: a thousand blocks at once, one that Ethereum refused, a contract with another class."""
+"""Reorganisations: a thousand blocks at once, one that Ethereum refused, a contract with another class."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEEP = 1_000
 
 
 class LongNode(FakeNode):
-    """Of so many blocks that hashes of three digits would repeat."""
+    """A node with so many blocks that hashes of three digits would repeat."""
 
     def hash(self, height: int) -> str:
         return hex(10_000 * (self.forks.get(height, 0) + 1) + height)
@@ -37,8 +37,8 @@ class LongNode(FakeNode):
 async def test_a_thousand_blocks_that_are_taken_back_leave_no_trace(tmp_path: Path) -> None:
     node = LongNode()
     node.head, node.final = 1_100, 40
-    sent = event(WALLET, "0xb", "0x5", "0x0", keys=3, token=COIN)
-    node.transactions = {height: [invoked(height, sent)] for height in range(50, 1_100, 100)}
+    transfer = event(WALLET, "0xb", "0x5", "0x0", keys=3, token=COIN)
+    node.transactions = {height: [invoked(height, transfer)] for height in range(50, 1_100, 100)}
     chain, tail, lake = node.chain(), Tail(tmp_path / "tail.db"), Lake(str(tmp_path / "lake"))
     follower = Follower(chain, lake, tail, Environment(), DATASETS)
     await follower.step()
@@ -46,7 +46,7 @@ async def test_a_thousand_blocks_that_are_taken_back_leave_no_trace(tmp_path: Pa
     before = [row["height"] for row in _rows(tail)]
     node.forks = dict.fromkeys(range(1_101 - DEEP, 1_101), 1)
     node.transactions = {700: [invoked(7_000, event(WALLET, "0xb", "0x6", "0x0", keys=3, token=COIN))]}
-    node.transactions[50] = [invoked(50, sent)]
+    node.transactions[50] = [invoked(50, transfer)]
     node.head = 1_101
     node.forks[1_101] = 1
     await follower.step()
@@ -72,19 +72,19 @@ async def test_blocks_that_a_real_node_takes_back_leave_no_trace(tmp_path: Path)
             chain, tail = build("starknet", rpc, Environment(), configs=tmp_path), Tail(tmp_path / "tail.db")
             follower = Follower(chain, Lake(str(tmp_path / "lake")), tail, Environment(), DATASETS)
             await follower.step()
-            assert _sent(tail) == [(each, 1_000 + each) for each in range(1, 8)]
+            assert _transfers(tail) == [(each, 1_000 + each) for each in range(1, 8)]
             devnet.forget(2)
             devnet.transfer(*((0, to, 2_000 + each) for each in range(2, 9)))
             await follower.step()
             assert (follower.status.reorgs, tail.top("starknet")) == (1, await chain.block(8))
-            assert _sent(tail) == [(1, 1_001), *((each, 2_000 + each) for each in range(2, 9))]
+            assert _transfers(tail) == [(1, 1_001), *((each, 2_000 + each) for each in range(2, 9))]
             tail.close()
             await chain.close()
     except (InstallFailed, NoSuchNode) as error:
         pytest.skip(f"a Starknet node cannot be installed here: {error}")
 
 
-def _sent(tail: Tail) -> list[tuple[int, int]]:
+def _transfers(tail: Tail) -> list[tuple[int, int]]:
     """The heights and amounts of what was sent, but for what the node made at its start."""
     return [(row["height"], int.from_bytes(row["raw"], "big")) for row in _rows(tail) if row["height"]]
 
@@ -124,11 +124,11 @@ async def test_a_contract_whose_class_was_replaced_is_asked_as_it_was_at_each_bl
     chain = node.chain()
     await chain.heads()
     pair = [(MINE, chain.info.token_asset(f"0x{int(TOKEN, 16):064x}"))]
-    found = []
+    balances_by_block = []
     for height in (49, 50, 49):
-        found.append(await _at(chain, height, balances(chain.facts, pair)))
-        found.append(await _at(chain, height, chain.balances(pair)))
-    assert found == [[2**130]] * 2 + [[2**128 + 7]] * 2 + [[2**130]] * 2
+        balances_by_block.append(await _at(chain, height, balances(chain.facts, pair)))
+        balances_by_block.append(await _at(chain, height, chain.balances(pair)))
+    assert balances_by_block == [[2**130]] * 2 + [[2**128 + 7]] * 2 + [[2**130]] * 2
 
 
 async def _at(chain: StarknetChain, height: int, plan: Any) -> Any:
@@ -138,7 +138,7 @@ async def _at(chain: StarknetChain, height: int, plan: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "message"),
     [
         (-32005, "rate limit exceeded"),
         (429, "Too many requests, reason: call rate limit exhausted, retry in 10s"),
@@ -152,12 +152,12 @@ async def _at(chain: StarknetChain, height: int, plan: Any) -> Any:
         (-32029, "throttled"),
     ],
 )
-def test_each_providers_limit_is_waited_for(code: int, words: str) -> None:
+def test_each_providers_limit_is_waited_for(code: int, message: str) -> None:
     from chainfolio.adapters.starknet.refusals import error_from
     from chainfolio.transport.exchange import RateLimited
     from chainfolio.transport.wire import RpcError
 
-    assert type(error_from("node", "starknet_call", RpcError(code, words), 7)) is RateLimited
+    assert type(error_from("node", "starknet_call", RpcError(code, message), 7)) is RateLimited
 
 
 async def test_who_takes_no_batch_is_asked_one_by_one_from_then_on() -> None:
@@ -169,10 +169,10 @@ async def test_who_takes_no_batch_is_asked_one_by_one_from_then_on() -> None:
                 from chainfolio.transport.exchange import HttpResponse
 
                 self.batches += 1
-                said = (
+                body_bytes = (
                     b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch requests are not supported"}}'
                 )
-                return HttpResponse(200, None, said)
+                return HttpResponse(200, None, body_bytes)
             return await super().post(source, url, body, timeout_s)
 
     node = Single()

@@ -32,40 +32,42 @@ def felt(number: int) -> str:
 
 
 class Staking(FakeNode):
-    """A node with pools: what each says of the account and of itself, and those that the staking contract names."""
+    """A node with pools: their answers about the account and themselves, and the pools of the staking contract."""
 
     def __init__(
-        self, members: dict[int, Any], named: Any = (0, 500, 2, POOL, int(COIN, 16), 9, OTHER, TOKEN, 8)
+        self, members: dict[int, Any], listed_pools: Any = (0, 500, 2, POOL, int(COIN, 16), 9, OTHER, TOKEN, 8)
     ) -> None:
         super().__init__(starknet_call=self._called)
-        self.members, self.named = members, named
+        self.members, self.named = members, listed_pools
         self.tokens = {POOL: int(COIN, 16), OTHER: TOKEN}
 
     def _called(self, params: Any) -> Sequence[str]:
-        contract, asked = int(params[0]["contract_address"], 16), int(params[0]["entry_point_selector"], 16)
-        if asked == selector("balanceOf"):
+        contract, function = int(params[0]["contract_address"], 16), int(params[0]["entry_point_selector"], 16)
+        if function == selector("balanceOf"):
             return ["0x9", "0x0"]
-        said: Any = None
-        if asked == selector("get_pool_member_info_v1"):
-            said = self.members.get(contract)
-        elif asked == selector("contract_parameters_v1") and contract in self.members:
-            said = (VALIDATOR, 0, int(FACTS.staking, 16), self.tokens.get(contract, int(COIN, 16)), 500)
-        elif asked == selector("staker_pool_info") and contract == int(FACTS.staking, 16):
-            said = self.named
-        if said is None:
+        answer: Any = None
+        if function == selector("get_pool_member_info_v1"):
+            answer = self.members.get(contract)
+        elif function == selector("contract_parameters_v1") and contract in self.members:
+            answer = (VALIDATOR, 0, int(FACTS.staking, 16), self.tokens.get(contract, int(COIN, 16)), 500)
+        elif function == selector("staker_pool_info") and contract == int(FACTS.staking, 16):
+            answer = self.named
+        if answer is None:
             raise Refuse(21, "Requested entrypoint does not exist in the contract")
-        if isinstance(said, Refuse):
-            raise said
-        return [hex(each) for each in said]
+        if isinstance(answer, Refuse):
+            raise answer
+        return [hex(each) for each in answer]
 
     async def read(self, *sent: int) -> AccountState:
         """The account, who sent something to these contracts."""
         chain = self.chain()
         block = (await chain.heads()).latest
         reader = chain.account_reader(InstalledProtocols()).at(block)
-        met = Interactions(sent_to={felt(each): frozenset([STRK]) for each in sent})
+        interactions = Interactions(sent_to={felt(each): frozenset([STRK]) for each in sent})
         report = (
-            await run_batched({"all": reader.read(MINE, met, ())}, lambda reads: chain.answer(list(reads), block))
+            await run_batched(
+                {"all": reader.read(MINE, interactions, ())}, lambda reads: chain.answer(list(reads), block)
+            )
         )["all"]
         assert report.error is None, report.error
         assert report.result is not None
@@ -74,34 +76,43 @@ class Staking(FakeNode):
 
 async def test_what_is_delegated_what_leaves_and_what_was_earned_is_a_position() -> None:
     state = await Staking({POOL: LEAVING, OTHER: STAYING, FRIEND: NOBODY}).read(POOL, OTHER, FRIEND, 0xE0)
-    one, other = state.positions
-    assert (one.supplied, one.rewards, one.unlock_s, one.pool) == ({STRK: 125}, {STRK: 5}, 1_754_224_640, felt(POOL))
-    assert (other.supplied, other.rewards, other.unlock_s) == ({FACTS.token_asset(felt(TOKEN)): 100}, {STRK: 5}, 0)
+    delegated, leaving = state.positions
+    assert (delegated.supplied, delegated.rewards, delegated.unlock_s, delegated.pool) == (
+        {STRK: 125},
+        {STRK: 5},
+        1_754_224_640,
+        felt(POOL),
+    )
+    assert (leaving.supplied, leaving.rewards, leaving.unlock_s) == (
+        {FACTS.token_asset(felt(TOKEN)): 100},
+        {STRK: 5},
+        0,
+    )
     assert {each.unverified for each in state.positions} == {""}
     assert {each.type for each in state.positions} == {"STAKED"}
     assert state.issues == ()
 
 
 async def test_a_contract_that_only_answers_like_a_pool_is_worth_nothing() -> None:
-    (found,) = (await Staking({FRIEND: LEAVING}).read(FRIEND)).positions
-    assert found.unverified == NOT_LISTED
-    (found,) = (
-        await Staking({POOL: LEAVING}, named=Refuse(40, "Contract error", "STAKER_NOT_EXISTS")).read(POOL)
+    (position,) = (await Staking({FRIEND: LEAVING}).read(FRIEND)).positions
+    assert position.unverified == NOT_LISTED
+    (position,) = (
+        await Staking({POOL: LEAVING}, listed_pools=Refuse(40, "Contract error", "STAKER_NOT_EXISTS")).read(POOL)
     ).positions
-    assert found.unverified == NOT_LISTED
+    assert position.unverified == NOT_LISTED
 
 
 async def test_a_pool_of_another_token_than_the_staking_contract_names_is_not_that_pool() -> None:
     node = Staking({POOL: LEAVING})
     node.tokens = {POOL: TOKEN}
-    (found,) = (await node.read(POOL)).positions
-    assert found.unverified == NOT_LISTED
+    (position,) = (await node.read(POOL)).positions
+    assert position.unverified == NOT_LISTED
 
 
-@pytest.mark.parametrize("named", [(), (0,), (0, 500, 2**200, 1), (0, 500, 2, POOL, 1, 9), (1, 1, POOL)])
-async def test_a_list_of_pools_that_is_none_vouches_for_nothing(named: tuple[int, ...]) -> None:
-    (found,) = (await Staking({POOL: LEAVING}, named=named).read(POOL)).positions
-    assert found.unverified in (NOT_READ, NOT_LISTED)
+@pytest.mark.parametrize("listed_pools", [(), (0,), (0, 500, 2**200, 1), (0, 500, 2, POOL, 1, 9), (1, 1, POOL)])
+async def test_a_list_of_pools_that_is_none_vouches_for_nothing(listed_pools: tuple[int, ...]) -> None:
+    (position,) = (await Staking({POOL: LEAVING}, listed_pools=listed_pools).read(POOL)).positions
+    assert position.unverified in (NOT_READ, NOT_LISTED)
 
 
 @pytest.mark.parametrize(

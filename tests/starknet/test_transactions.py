@@ -32,7 +32,7 @@ GIFT, SENT = 10**18, 2**128 + 5
 
 
 @dataclass(frozen=True)
-class Made:
+class TransactionWorld:
     """A world with a new account, a message from Ethereum in the next block, and in the last one another class for a
     token."""
 
@@ -49,8 +49,8 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made() -> Iterator[Made]:
-    """What happened, each in a block of its own."""
+def cases() -> Iterator[TransactionWorld]:
+    """Make the events of the world, each in a separate block."""
     try:
         with Devnet() as devnet:
             world = deployed(devnet)
@@ -58,19 +58,19 @@ def made() -> Iterator[Made]:
             opened = devnet.rpc("starknet_blockNumber")
             payload = [int(account, 16), SENT % 2**128, SENT >> 128]
             message = devnet.message(BRIDGE, world.tokens["YNG"], selector("handle_deposit"), payload)
-            other = hex(int(devnet.deploy(0, "respelled_token"), 16))
-            class_hash = devnet.rpc("starknet_getClassHashAt", "latest", other)
+            respelled = hex(int(devnet.deploy(0, "respelled_token"), 16))
+            class_hash = devnet.rpc("starknet_getClassHashAt", "latest", respelled)
             devnet.execute(0, (world.tokens["YNG"], "upgrade", [int(class_hash, 16)]))
             replaced = devnet.rpc("starknet_blockNumber")
-            yield Made(world, account, opened, f"0x{int(message, 16):064x}", replaced)
+            yield TransactionWorld(world, account, opened, f"0x{int(message, 16):064x}", replaced)
     except (InstallFailed, NoSuchNode) as error:
         pytest.skip(f"a Starknet node cannot be installed here: {error}")
 
 
 @pytest.fixture
-async def chain(made: Made, tmp_path: Path) -> AsyncIterator[StarknetChain]:
+async def chain(cases: TransactionWorld, tmp_path: Path) -> AsyncIterator[StarknetChain]:
     """The chain of that node."""
-    url = made.world.devnet.url + "/rpc"
+    url = cases.world.devnet.url + "/rpc"
     settings = StarknetSettings(adapter="starknet", rpc=[url], facts=str(facts_file(tmp_path)))
     chain = build("starknet", settings, Environment(), configs=tmp_path)
     yield chain
@@ -79,68 +79,84 @@ async def chain(made: Made, tmp_path: Path) -> AsyncIterator[StarknetChain]:
 
 async def rows(chain: StarknetChain, table: str, height: int) -> list[dict[str, Any]]:
     """The rows of one block."""
-    found: list[dict[str, Any]] = (await chain.collect(Span(height, height), EVERYTHING)).tables[table].to_pylist()
-    return found
+    table_rows: list[dict[str, Any]] = (await chain.collect(Span(height, height), EVERYTHING)).tables[table].to_pylist()
+    return table_rows
 
 
 async def at(chain: StarknetChain, height: int, plan: Any) -> Any:
-    """What a plan finds at a block."""
+    """Run a plan at a block and return its result."""
     block = await chain.block(height)
     report = (await run_batched({"all": plan}, lambda reads: chain.answer(list(reads), block)))["all"]
     assert report.error is None, report.error
     return report.result
 
 
-async def test_an_account_that_was_deployed_paid_for_itself(made: Made, chain: StarknetChain) -> None:
-    [row] = await rows(chain, "transactions", made.opened)
-    assert (row["sender"], row["recipient"], row["created"]) == (made.account, None, made.account)
+async def test_an_account_that_was_deployed_paid_for_itself(cases: TransactionWorld, chain: StarknetChain) -> None:
+    [row] = await rows(chain, "transactions", cases.opened)
+    assert (row["sender"], row["recipient"], row["created"]) == (
+        cases.account,
+        None,
+        cases.account,
+    )
     assert (row["type"], row["status"], row["nonce"]) == (1, 1, 0)
-    [gift] = await rows(chain, "transfers", made.opened - 1)
-    assert (gift["standard"], gift["recipient"], int.from_bytes(gift["raw"], "big")) == ("native", made.account, GIFT)
-    assert not await rows(chain, "transfers", made.opened), "its only movement is the fee"
-    pair = [(made.account, chain.info.native.asset)]
-    left = [await at(chain, height, chain.balances(pair)) for height in (made.opened - 1, made.opened)]
-    assert left == [[GIFT], [GIFT - int.from_bytes(row["fee"], "big")]]
-    assert left[1] != left[0]
+    [gift] = await rows(chain, "transfers", cases.opened - 1)
+    assert (gift["standard"], gift["recipient"], int.from_bytes(gift["raw"], "big")) == (
+        "native",
+        cases.account,
+        GIFT,
+    )
+    assert not await rows(chain, "transfers", cases.opened), "its only movement is the fee"
+    pair = [(cases.account, chain.info.native.asset)]
+    balances_at = [await at(chain, height, chain.balances(pair)) for height in (cases.opened - 1, cases.opened)]
+    assert balances_at == [[GIFT], [GIFT - int.from_bytes(row["fee"], "big")]]
+    assert balances_at[1] != balances_at[0]
 
 
-async def test_a_message_from_ethereum_is_signed_there_and_costs_nothing_here(made: Made, chain: StarknetChain) -> None:
-    [row] = await rows(chain, "transactions", made.opened + 1)
-    assert (row["hash"], row["sender"], row["recipient"]) == (made.message, BRIDGE, made.token)
+async def test_a_message_from_ethereum_is_signed_there_and_costs_nothing_here(
+    cases: TransactionWorld, chain: StarknetChain
+) -> None:
+    [row] = await rows(chain, "transactions", cases.opened + 1)
+    assert (row["hash"], row["sender"], row["recipient"]) == (
+        cases.message,
+        BRIDGE,
+        cases.token,
+    )
     assert (row["input"], row["fee"], row["type"]) == (selector_suffix(selector("handle_deposit")), bytes(32), 0)
-    [moved] = await rows(chain, "transfers", made.opened + 1)
-    assert (moved["standard"], moved["token"], moved["sender"]) == ("erc20", made.token, NOBODY)
-    assert (moved["recipient"], int.from_bytes(moved["raw"], "big")) == (made.account, SENT)
+    [transfer] = await rows(chain, "transfers", cases.opened + 1)
+    assert (transfer["standard"], transfer["token"], transfer["sender"]) == ("erc20", cases.token, NOBODY)
+    assert (transfer["recipient"], int.from_bytes(transfer["raw"], "big")) == (cases.account, SENT)
 
 
 async def test_declarations_of_either_cairo_pay_and_deployments_without_an_account_do_not(
-    made: Made, chain: StarknetChain
+    cases: TransactionWorld, chain: StarknetChain
 ) -> None:
     first = await rows(chain, "transactions", 0)
     created = [row["created"] for row in first if row["created"]]
-    assert {*made.world.accounts, COIN} <= {*created}
+    assert {*cases.world.accounts, COIN} <= {*created}
     assert {row["sender"] for row in first if row["created"]} == {NOBODY}
-    found = await chain.collect(Span(1, made.opened), EVERYTHING)
-    everyone = [each for each in found.tables["transactions"].to_pylist() if not (each["recipient"] or each["created"])]
+    result = await chain.collect(Span(1, cases.opened), EVERYTHING)
+    everyone = [
+        each for each in result.tables["transactions"].to_pylist() if not (each["recipient"] or each["created"])
+    ]
     declared = sorted(each["type"] for each in everyone)
     assert declared == [1, 1, 1, 2], "three classes of Cairo 0, and one of Cairo 2"
-    assert all(int.from_bytes(each["fee"], "big") and each["sender"] == made.world.accounts[0] for each in everyone)
+    assert all(int.from_bytes(each["fee"], "big") and each["sender"] == cases.world.accounts[0] for each in everyone)
 
 
 async def test_a_token_whose_class_was_replaced_is_asked_as_it_was_at_each_block(
-    made: Made, chain: StarknetChain
+    cases: TransactionWorld, chain: StarknetChain
 ) -> None:
-    pair = [(made.account, chain.info.token_asset(made.token))]
+    pair = [(cases.account, chain.info.token_asset(cases.token))]
     await chain.heads()
-    found = []
-    for height in (made.replaced - 1, made.replaced, made.replaced - 1):
-        found.append(await at(chain, height, balances(chain.facts, pair)))
-        found.append(await at(chain, height, chain.balances(pair)))
-    assert found == [[SENT]] * 2 + [[2 * SENT]] * 2 + [[SENT]] * 2
+    balances_by_block = []
+    for height in (cases.replaced - 1, cases.replaced, cases.replaced - 1):
+        balances_by_block.append(await at(chain, height, balances(chain.facts, pair)))
+        balances_by_block.append(await at(chain, height, chain.balances(pair)))
+    assert balances_by_block == [[SENT]] * 2 + [[2 * SENT]] * 2 + [[SENT]] * 2
 
 
-async def test_a_contract_of_cairo_2_that_panics_has_refused(made: Made, chain: StarknetChain) -> None:
-    """It panics because nobody has so much."""
-    block = await chain.block(made.replaced - 1)
-    [said] = await answer(chain.node, [Call(made.token, "transfer", (5, 1, 0))], block)
-    assert said == Reverted()
+async def test_a_contract_of_cairo_2_that_panics_has_refused(cases: TransactionWorld, chain: StarknetChain) -> None:
+    """The contract panics because the account does not hold so much."""
+    block = await chain.block(cases.replaced - 1)
+    [result] = await answer(chain.node, [Call(cases.token, "transfer", (5, 1, 0))], block)
+    assert result == Reverted()

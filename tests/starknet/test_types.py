@@ -1,4 +1,4 @@
-"""What transactions of recorded blocks called, by name, and the type that it stands for."""
+"""The calls of transactions of recorded blocks, by name, and the types of these transactions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chainfolio.assets import Asset
 from chainfolio.contracts import TransactionDetails
 from chainfolio.engine.transactions.function_names import load
 from chainfolio.portfolio.activity import Activity, AddressFacts, Movement, signs, type_of
-from tests.starknet.recorded import FACTS, needs_recordings, rows, whole
+from tests.starknet.recorded import FACTS, needs_recordings, recorded_block, rows
 
 ENDS: tuple[tuple[Literal["in", "out"], str, str], ...] = (
     ("out", "sender", "recipient"),
@@ -41,39 +41,41 @@ def called(body: Transaction) -> bytes | None:
     ],
 )
 def test_calls_of_recorded_transactions_have_their_names(block: str, called: dict[str, int]) -> None:
-    found = Counter(FUNCTIONS.names.get(row.input or b"", "") for row in rows(whole(block)).transactions)
-    assert {name: found[name] for name in called} == called
+    call_counts = Counter(FUNCTIONS.names.get(row.input or b"", "") for row in rows(recorded_block(block)).transactions)
+    assert {name: call_counts[name] for name in called} == called
 
 
 def types(block: str) -> Counter[str]:
     """The types of the transactions of a recorded block, to those who sent them."""
-    read = rows(whole(block))
+    read = rows(recorded_block(block))
     moves: dict[int, list[dict[str, Any]]] = {}
     for row in read.movements:
         moves.setdefault(row.tx_index, []).append(row._asdict())
     return Counter(type_in(row._asdict(), moves.get(row.tx_index, [])) for row in read.transactions)
 
 
-def type_in(done: dict[str, Any], moves: list[dict[str, Any]]) -> str:
+def type_in(transaction: dict[str, Any], moves: list[dict[str, Any]]) -> str:
     """The type of a transaction to its sender."""
-    account = done["sender"]
+    account = transaction["sender"]
     movements = tuple(
-        Movement(move["log_index"], move["item"], direction, "erc20", asset_of(move), move["raw"], move[other])
+        Movement(
+            move["log_index"], move["item"], direction, "erc20", asset_of(move), move["raw"], move[counterparty_key]
+        )
         for move in moves
-        for direction, end, other in ENDS
+        for direction, end, counterparty_key in ENDS
         if move[end] == account
     )
-    selector = done["input"] or b""
-    details = TransactionDetails(account, done["recipient"], done["created"], 0, 0, False, selector)
-    activity = Activity("starknet", account, 1, 1, done["tx_index"], done["hash"], movements, (), details)
+    selector = transaction["input"] or b""
+    details = TransactionDetails(account, transaction["recipient"], transaction["created"], 0, 0, False, selector)
+    activity = Activity("starknet", account, 1, 1, transaction["tx_index"], transaction["hash"], movements, (), details)
     function, called = FUNCTIONS.names.get(selector, ""), FUNCTIONS.types.get(selector, "")
     collectors = FACTS.info.fee_collectors
-    found = signs(activity, function, AddressFacts((), (), STARKNET.burn_addresses, collectors), called=called)
-    return type_of(found, function)
+    type_signs = signs(activity, function, AddressFacts((), (), STARKNET.burn_addresses, collectors), called=called)
+    return type_of(type_signs, function)
 
 
 def asset_of(move: dict[str, Any]) -> Asset:
-    """What moved. The chain asks contracts what they are; here unknown ones that mint are collections."""
+    """Return the asset that moved. The chain asks contracts for its kind; unknown ones that mint are collections."""
     asset = Asset("starknet:SN_MAIN", "erc20", move["token"])
     if move["token"] in FACTS.searched_tokens or move["sender"] not in STARKNET.burn_addresses:
         return asset
@@ -82,10 +84,10 @@ def asset_of(move: dict[str, Any]) -> Asset:
 
 @needs_recordings
 def test_a_fee_in_ether_takes_no_part_in_the_type_of_a_recorded_transaction() -> None:
-    """With the fee, which is a transfer of ether, 105 mints were an INTERACTION and 23 calls a TRANSFEROUT."""
-    found = types("mainnet_64820") + types("sepolia_7")
-    assert found["MINT"] == 107
-    assert found["TRANSFEROUT"] == 2
+    """Count types: with the fee, a transfer of ether, 105 mints were an INTERACTION and 23 calls a TRANSFEROUT."""
+    type_counts = types("mainnet_64820") + types("sepolia_7")
+    assert type_counts["MINT"] == 107
+    assert type_counts["TRANSFEROUT"] == 2
 
 
 @pytest.mark.parametrize(
@@ -107,8 +109,8 @@ def test_the_last_call_of_a_transaction_says_what_it_is_in_both_layouts() -> Non
     approve, swap = (format_felt(selector(each)) for each in ("approve", "swap"))
     today = ["0x2", "0xa", approve, "0x1", "0x7", "0xb", swap, "0x2", "0x8", "0x9"]
     older = ["0x2", "0xa", approve, "0x0", "0x1", "0xb", swap, "0x1", "0x2", "0x3", "0x7", "0x8", "0x9"]
-    for said in (today, older):
-        body = Transaction("INVOKE", sender_address="0x1", calldata=said)
+    for calldata in (today, older):
+        body = Transaction("INVOKE", sender_address="0x1", calldata=calldata)
         assert FUNCTIONS.names[called(body) or b""] == "swap"
 
 

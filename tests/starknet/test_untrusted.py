@@ -1,4 +1,4 @@
-"""Contracts that nobody trusts are asked apart on Starknet, and for a bounded time."""
+"""Untrusted contracts are read apart on Starknet, and for a bounded time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_an_untrusted_contract_spoils_no_answer_of_another_one(behaviour: 
     node = DustNode({2: behaviour})
     chain = node.chain()
     block = (await chain.heads()).latest
-    found = await chain.answer([call(2), HONEST, call(3)], block)
-    assert found[1:] == [(5, 0), (5, 0)]
-    assert isinstance(found[0], Reverted | Unknown | tuple)
+    results = await chain.answer([call(2), HONEST, call(3)], block)
+    assert results[1:] == [(5, 0), (5, 0)]
+    assert isinstance(results[0], Reverted | Unknown | tuple)
     await chain.close()
