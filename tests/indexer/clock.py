@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ManualClock:
-    """Stands still until it is told; a sleep moves it."""
+    """A clock that stands still until `advance`; a sleep moves it."""
 
     now_s: float = 1_000.0
 

@@ -27,31 +27,31 @@ WRITES = {
 
 
 class Died(BaseException):
-    """As good as a kill: nothing catches it, and nobody tidies up."""
+    """A death like a kill: no handler catches it, and nothing is cleaned up."""
 
 
 @dataclass(slots=True)
 class Fuse:
     """So many moments pass; the next one is the last."""
 
-    left: int
+    writes_left: int
 
     def burn(self) -> None:
         """One moment."""
-        if self.left == 0:
+        if self.writes_left == 0:
             raise Died
-        self.left -= 1
+        self.writes_left -= 1
 
 
 def mortal(store: Lake | Tail, fuse: Fuse) -> None:
-    """Make every write of a store a moment. What lies on the disk after it is what lies there before the next."""
+    """Make every write of a store a moment. The disk after it is the disk before the next."""
     for name in WRITES[type(store)]:
         setattr(store, name, _burning(getattr(store, name), fuse))
 
 
 def _burning(write: Callable[..., Any], fuse: Fuse) -> Callable[..., Any]:
-    def written(*arguments: Any, **named: Any) -> Any:
+    def write_or_die(*arguments: Any, **named: Any) -> Any:
         fuse.burn()
         return write(*arguments, **named)
 
-    return written
+    return write_or_die

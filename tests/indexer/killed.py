@@ -1,4 +1,4 @@
-"""A command that is killed again and again: `python -m tests.indexer.killed KILLS SEED MAX_MS COMMAND…`.
+"""Kill a command again and again: `python -m tests.indexer.killed KILLS SEED MAX_MS COMMAND…`.
 
 The first process loads the libraries and never uses them, so that each of its children starts in a millisecond. A
 command that comes to its end by itself ends the game; how often it was killed is printed. The last life is spared until
@@ -55,7 +55,7 @@ def hurry() -> None:
         os.environ[f"CHAINFOLIO_SCHEDULE_{job}"] = "* * * * * *"
 
 
-def tell(pipe: int) -> None:
+def write_ready(pipe: int) -> None:
     """Write into a pipe once a batch is final."""
     usual, is_told = Tail.close_batch, False
 
@@ -71,16 +71,16 @@ def tell(pipe: int) -> None:
 def run(kills: int, chance: random.Random, most_ms: int, command: list[str]) -> int:
     """Start and kill; how often it was killed before it ended, or before the last start."""
     for killed in range(kills):
-        told, pipe = os.pipe()
+        read_end, pipe = os.pipe()
         child = os.fork()
         if child == 0:
-            tell(pipe)
+            write_ready(pipe)
             os._exit(main(command))
         os.close(pipe)  # the child alone has it: it ends with the child
         if killed == kills - 1:
-            select.select([told], [], [])
+            select.select([read_end], [], [])
         has_ended = ended(child, time.monotonic() + chance.uniform(0.02, most_ms / 1000))
-        os.close(told)
+        os.close(read_end)
         if has_ended:
             return killed
         os.kill(child, signal.SIGKILL)
@@ -89,7 +89,7 @@ def run(kills: int, chance: random.Random, most_ms: int, command: list[str]) -> 
 
 
 def ended(child: int, until_s: float) -> bool:
-    """Whether a child ended by itself before a moment; a failure ends the game."""
+    """Return True if a child ended by itself before a moment; a failure ends the game."""
     while time.monotonic() < until_s:
         has_ended, status = os.waitpid(child, os.WNOHANG)
         if has_ended:

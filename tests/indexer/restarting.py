@@ -40,20 +40,20 @@ class Fault(Exception):
 
 
 def die() -> NoReturn:
-    """As by `kill -9`."""
+    """Die as by `kill -9`."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("nobody survives that")
 
 
 @dataclass(slots=True)
 class Life:
-    """So many writes are done, the next one fails; from then on the process dies at the point, or at one of the first
+    """A life: after some writes the next one fails; from then on the process dies at the point, or at one of the first
     writes after it.
     """
 
     point: str
     writes: int
-    more: int
+    writes_after_failure: int
     failures: int = 0
     has_begun: bool = False
 
@@ -71,11 +71,11 @@ class Life:
             self.writes -= 1
             if self.writes < 0 and (not self.failures or self.point == FAILED_AGAIN):
                 raise Fault
-            self.more -= self.has_begun
-            if self.more == 0 and self.point == WRITES_AGAIN:
+            self.writes_after_failure -= self.has_begun
+            if self.writes_after_failure == 0 and self.point == WRITES_AGAIN:
                 die()
-            done = usual(*arguments, **named)
-            return die() if self.more == 0 and self.point == WROTE_AGAIN else done
+            result = usual(*arguments, **named)
+            return die() if self.writes_after_failure == 0 and self.point == WROTE_AGAIN else result
 
         return write
 
@@ -94,22 +94,22 @@ class Life:
 
     def _starting(self, usual: Callable[..., Task]) -> Callable[..., Task]:
         def start(self_: Supervisor, name: str, work: Work, *, chain: str = "") -> Task:
-            async def begun(task: Task) -> None:
+            async def counted_run(task: Task) -> None:
                 self.has_begun = self.has_begun or task.failures > 0
                 if self.has_begun and self.point == BEGINS:
                     die()
                 await work(task)
 
-            return usual(self_, name, begun, chain=chain)
+            return usual(self_, name, counted_run, chain=chain)
 
         return start
 
 
-def lived(point: str, writes: int, more: int) -> str:
-    """Where a life ended: at its point, unless it lasted too long for it."""
+def lived(point: str, writes: int, writes_after_failure: int) -> str:
+    """Return the point at which a life ended: its own, unless it lasted too long for it."""
     child = os.fork()
     if child == 0:
-        Life(point, writes, more).arm()
+        Life(point, writes, writes_after_failure).arm()
         os._exit(main(["worker"]))
     last_s = time.monotonic() + MAX_LIFE_S
     while time.monotonic() < last_s:

@@ -1,4 +1,4 @@
-"""A chain in memory that skips heights, for what the indexer does then. It has blocks, and nothing else."""
+"""A chain in memory that skips heights, for tests of the indexer. It has blocks, and nothing else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SlotChain:
     final_behind: int = 8
     span: int = 4
     branch: str = "a"
-    kept: dict[int, Block] = field(default_factory=dict)
+    blocks_by_height: dict[int, Block] = field(default_factory=dict)
     requests: int = 0
 
     key, kind, caip2 = KEY, "slots", "slots:1"
@@ -47,41 +47,45 @@ class SlotChain:
     def grow(self, *heights: int) -> None:
         """Blocks at these heights on top, each on the one before."""
         for height in heights:
-            parent = max((h for h in self.kept if h < height), default=None)
-            above = self.kept[parent].hash if parent is not None else "-"
-            self.kept[height] = Block(height, f"{self.branch}{height}", above, height * 1_000_000)
+            parent = max((h for h in self.blocks_by_height if h < height), default=None)
+            above = self.blocks_by_height[parent].hash if parent is not None else "-"
+            self.blocks_by_height[height] = Block(height, f"{self.branch}{height}", above, height * 1_000_000)
 
     def reorganise(self, first: int, *heights: int) -> None:
         """Other blocks from a height on."""
         self.branch += "'"
-        self.kept = {height: block for height, block in self.kept.items() if height < first}
+        self.blocks_by_height = {height: block for height, block in self.blocks_by_height.items() if height < first}
         self.grow(*heights)
 
     async def heads(self) -> Heads:
         """The newest block, and a final height that need not have one."""
-        top = max(self.kept)
-        return Heads(self.kept[top], max(0, top - self.final_behind))
+        top = max(self.blocks_by_height)
+        return Heads(self.blocks_by_height[top], max(0, top - self.final_behind))
 
     def is_final(self, height: int) -> bool:
         """By the height alone."""
-        return height <= max(self.kept) - self.final_behind
+        return height <= max(self.blocks_by_height) - self.final_behind
 
     async def block(self, height: int) -> Block:
         """One block, or the reason why there is none."""
-        if height > max(self.kept):
+        if height > max(self.blocks_by_height):
             raise NodeBehind(KEY, f"does not have block {height}")
-        if height not in self.kept:
+        if height not in self.blocks_by_height:
             raise NoBlock(KEY, height)
-        return self.kept[height]
+        return self.blocks_by_height[height]
 
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """Those that there are."""
+        """Return the blocks of a span; skipped heights have none."""
         self.requests += 1
-        return [self.kept[height] for height in heights if height in self.kept]
+        return [self.blocks_by_height[height] for height in heights if height in self.blocks_by_height]
 
     async def collect(self, span: Span, datasets: Sequence[str], *_: Any, **__: Any) -> SpanTables:
         """The blocks of a span, each linked to its parent."""
-        found = [self.kept[height] for height in range(span.first, span.last + 1) if height in self.kept]
+        blocks = [
+            self.blocks_by_height[height]
+            for height in range(span.first, span.last + 1)
+            if height in self.blocks_by_height
+        ]
         rows = [
             {
                 "chain": KEY,
@@ -91,7 +95,7 @@ class SlotChain:
                 "parent": each.parent,
                 "tx_count": 0,
             }
-            for each in found
+            for each in blocks
         ]
         tables = {"blocks": pa.Table.from_pylist(rows, schema=BLOCKS.schema())}
-        return SpanTables(span, tables, found[-1] if found else None, found, is_linked=True)
+        return SpanTables(span, tables, blocks[-1] if blocks else None, blocks, is_linked=True)

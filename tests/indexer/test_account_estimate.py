@@ -1,4 +1,4 @@
-"""What reading accounts is said to cost, and what it costs, at a real node with the methods and limits of providers."""
+"""Estimated and real costs of reading accounts, at a real node with the methods and limits of providers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_an_estimate_is_as_near_as_it_says_to_what_is_then_spent(
 ) -> None:
     accounts = [lived.deployment.accounts[name].lower() for name in ("alice", "bob")]
     span = Span(0, lived.node.height)
-    told, spent = {}, Budget()
+    forecast, spent = {}, Budget()
     for is_told in (True, False):
         provider = Provider(lived.node.url, SETS[has], largest=largest)
         async with served(lived.node, lived.deployment, provider) as chain:
@@ -51,17 +51,17 @@ async def test_an_estimate_is_as_near_as_it_says_to_what_is_then_spent(
             chain.node.finalized = span.last
             work = work_of(chain, span, accounts)
             if is_told:
-                told = await estimate(chain, work, Environment().clock)
+                forecast = await estimate(chain, work, Environment().clock)
                 continue
             groups_read = [await scoped(chain, span, accounts, item.datasets, budget=spent) for item in work]
-            pieces = [each for several in groups_read for each in several]
+            pieces = [each for group in groups_read for each in group]
             rows = sum(map(len, merged_rows(pieces).values()))
             sizes = sum(each.cost.sent_bytes + each.cost.received_bytes for each in chain.health())
     real = {"rows": rows, "requests": spent.requests, "units": spent.units, "bytes": sizes}
     for name, figure in real.items():
-        assert figure / told["factor"] <= told[name] <= figure * told["factor"], (name, told, real)
-    assert told["sampled"]["requests"] <= 20
-    assert told["unread"] == []
+        assert figure / forecast["factor"] <= forecast[name] <= figure * forecast["factor"], (name, forecast, real)
+    assert forecast["sampled"]["requests"] <= 20
+    assert forecast["unread"] == []
 
 
 async def test_a_short_span_is_forecast_and_nothing_missing_costs_nothing(lived: EvmSubject) -> None:
@@ -70,14 +70,18 @@ async def test_a_short_span_is_forecast_and_nothing_missing_costs_nothing(lived:
         await chain.heads()
         chain.node.finalized = span.last
         work = work_of(chain, span, [alice])
-        told = await estimate(chain, work, Environment().clock)
+        forecast = await estimate(chain, work, Environment().clock)
         pieces = [each for item in work for each in await scoped(chain, span, [alice], item.datasets)]
         rows = sum(map(len, merged_rows(pieces).values()))
-        assert rows / told["factor"] <= told["rows"] <= rows * told["factor"]
-        assert told["sampled"]["blocks"] == told["blocks"] == len(span)
+        assert rows / forecast["factor"] <= forecast["rows"] <= rows * forecast["factor"]
+        assert forecast["sampled"]["blocks"] == forecast["blocks"] == len(span)
         before = chain.requests
-        nothing = await estimate(chain, [], Environment().clock)
-        assert (nothing["blocks"], nothing["requests"], nothing["sampled"]) == (0, 0, {"blocks": 0, "requests": 0})
+        empty_forecast = await estimate(chain, [], Environment().clock)
+        assert (empty_forecast["blocks"], empty_forecast["requests"], empty_forecast["sampled"]) == (
+            0,
+            0,
+            {"blocks": 0, "requests": 0},
+        )
         assert chain.requests == before
 
 
@@ -92,12 +96,12 @@ async def test_an_estimate_that_may_ask_for_less_than_one_part_says_so(lived: Ev
 async def test_what_no_node_gives_is_named(lived: EvmSubject) -> None:
     alice, span = lived.deployment.accounts["alice"].lower(), Span(0, lived.node.height)
 
-    def forgotten(asked: dict[str, Any]) -> dict[str, Any] | None:
-        is_state = asked["method"] in ("eth_getBalance", "eth_getTransactionCount", "eth_getCode")
+    def forgotten(request: dict[str, Any]) -> dict[str, Any] | None:
+        is_state = request["method"] in ("eth_getBalance", "eth_getTransactionCount", "eth_getCode")
         return {"error": {"code": -32000, "message": "missing trie node"}} if is_state else None
 
     async with served(lived.node, lived.deployment, Provider(lived.node.url, SETS["state"], forgotten)) as chain:
         await chain.heads()
-        told = await estimate(chain, work_of(chain, span, [alice]), Environment().clock)
-        assert told["unread"] == sorted(name for name in groups(chain.datasets)[1])
-        assert told["rows"] > 0, "logs are read"
+        forecast = await estimate(chain, work_of(chain, span, [alice]), Environment().clock)
+        assert forecast["unread"] == sorted(name for name in groups(chain.datasets)[1])
+        assert forecast["rows"] > 0, "logs are read"

@@ -1,4 +1,4 @@
-"""What a chain of a package gives is stored only where it is what was asked for."""
+"""Tables from a package's chain are stored only if they are what was requested."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ async def test_what_nobody_asked_for_is_a_bad_answer_that_names_it(name: str) ->
     honest = await chain.collect(ASKED, chain.default_datasets)
     assert len(honest.tables["transfers"])
 
-    async def given(collected: SpanTables) -> SpanTables:
+    async def return_tables(collected: SpanTables) -> SpanTables:
         return collected
 
-    assert await read_checked(chain, ASKED, lambda: given(honest)) is honest
+    assert await read_checked(chain, ASKED, lambda: return_tables(honest)) is honest
     with pytest.raises(BadAnswer) as caught:
-        await read_checked(chain, ASKED, lambda: given(lie(honest)))
+        await read_checked(chain, ASKED, lambda: return_tables(lie(honest)))
     assert fault in caught.value.reason
 
 

@@ -1,4 +1,4 @@
-"""A tail without its lake, and a lake without its tail: neither is gone on with, and both have a way out."""
+"""A tail without its lake, and a lake without its tail: indexing continues with neither, and both can be repaired."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def subject() -> Iterator[EvmSubject]:
 def call(subject: EvmSubject, folder: Path, *arguments: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "chainfolio.cli.main", *arguments, "--json"]
     env = environment(subject, folder, EVERYTHING)
-    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said | {"exit": done.returncode}
+    process = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+    report: dict[str, Any] = json.loads(process.stdout)
+    return report | {"exit": process.returncode}
 
 
 def lose_tail(folder: Path) -> None:
@@ -57,12 +57,12 @@ async def test_what_belongs_together_is_not_gone_on_with_apart(
         before = indexed.read_all()
     lose(tmp_path)
     for arguments in (["index", KEY], ["index", KEY, "--rewind", "5"], ["materialise", KEY]):
-        said = await asyncio.to_thread(call, subject, tmp_path, *arguments)
-        assert said["exit"] == 5, arguments
-        assert said["error"]["store"] == store
-        assert f"chainfolio index {KEY} --rewind 0" in said["error"]["remedy"]
-    again = await asyncio.to_thread(call, subject, tmp_path, "index", KEY, "--to", "20", "--rewind", "0")
-    assert again["exit"] == 0
+        report = await asyncio.to_thread(call, subject, tmp_path, *arguments)
+        assert report["exit"] == 5, arguments
+        assert report["error"]["store"] == store
+        assert f"chainfolio index {KEY} --rewind 0" in report["error"]["remedy"]
+    repaired = await asyncio.to_thread(call, subject, tmp_path, "index", KEY, "--to", "20", "--rewind", "0")
+    assert repaired["exit"] == 0
     async with index(subject, tmp_path) as indexed:
         assert indexed.read_all() == before, "no row is lost or doubled"
         consistency.check(indexed.lake, indexed.tail, KEY)

@@ -73,11 +73,11 @@ def test_each_table_is_listed_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) 
     opened: list[str] = []
     open_newest = lake._open_newest
 
-    def counted(handles: Any, table: Table) -> Any:
+    def count_and_open(handles: Any, table: Table) -> Any:
         opened.append(table.name)
         return open_newest(handles, table)
 
-    monkeypatch.setattr(lake, "_open_newest", counted)
+    monkeypatch.setattr(lake, "_open_newest", count_and_open)
     disk_trend(lake, chains("local"), lambda folder: 10**6)
     assert sorted(opened) == sorted(TABLES)
 

@@ -24,7 +24,7 @@ def table(*moves: CoinTransfer) -> pa.Table:
     return rows({PLACE: moves}, "local")
 
 
-def told(found: pa.Table) -> list[tuple[str, str, int]]:
+def movements(found: pa.Table) -> list[tuple[str, str, int]]:
     return sorted((r["sender"], r["recipient"], int.from_bytes(r["raw"], "big")) for r in found.to_pylist())
 
 
@@ -32,10 +32,10 @@ def told(found: pa.Table) -> list[tuple[str, str, int]]:
 def test_a_movement_that_one_reading_could_not_count_is_kept_once(is_first: bool) -> None:
     traced, alone = table(*TRACED), table(*COUNTED_ALONE)
     both = merged(TRANSFERS, *((traced, alone) if is_first else (alone, traced)))
-    assert told(both) == told(traced), "two alike are two, and those of others stay"
+    assert movements(both) == movements(traced), "two alike are two, and those of others stay"
     assert len({row["item"] for row in both.to_pylist()}) == len(TRACED)
 
 
 def test_payments_to_two_accounts_that_were_read_apart_are_both_kept() -> None:
-    other = table(CoinTransfer(0, WETH, BOB, 5, 2**30 + 2**8))
-    assert len(merged(TRANSFERS, table(*COUNTED_ALONE), other)) == 3
+    bob_rows = table(CoinTransfer(0, WETH, BOB, 5, 2**30 + 2**8))
+    assert len(merged(TRANSFERS, table(*COUNTED_ALONE), bob_rows)) == 3

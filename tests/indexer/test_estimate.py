@@ -1,4 +1,4 @@
-"""What a back-fill is said to cost, and what it costs."""
+"""Estimated and real costs of a back-fill."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ async def test_an_estimate_is_near_what_it_costs(busy: EvmSubject, tmp_path: Pat
     async with index(busy, tmp_path, datasets=datasets, span=10) as indexed:
         work = missing(indexed.tail, indexed.key, Span(13, busy.height - 64), datasets, ())
         await indexed.chain.heads()
-        told = await estimate(indexed.chain, work, tmp_path / "data", indexed.environment.clock)
+        forecast = await estimate(indexed.chain, work, tmp_path / "data", indexed.environment.clock)
         assert list((tmp_path / "data").iterdir()) == [], "the trial commit leaves nothing behind"
         before = indexed.chain.requests
         progress = await indexed.fill(13, busy.height - 64)
-        assert told["blocks"] == progress.blocks == progress.blocks_total
-        assert told["events"] == pytest.approx(progress.events, rel=0.25)
-        assert told["requests"] == pytest.approx(indexed.chain.requests - before, rel=0.25)
+        assert forecast["blocks"] == progress.blocks == progress.blocks_total
+        assert forecast["events"] == pytest.approx(progress.events, rel=0.25)
+        assert forecast["requests"] == pytest.approx(indexed.chain.requests - before, rel=0.25)
 
 
 async def test_nothing_missing_costs_nothing(busy: EvmSubject, tmp_path: Path) -> None:
     async with index(busy, tmp_path) as indexed:
-        told = await estimate(indexed.chain, [], tmp_path, indexed.environment.clock)
-        assert set(told.values()) == {0}
+        forecast = await estimate(indexed.chain, [], tmp_path, indexed.environment.clock)
+        assert set(forecast.values()) == {0}
         assert indexed.chain.requests == 0
 
 

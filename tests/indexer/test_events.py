@@ -1,4 +1,4 @@
-"""Events at the head: found while their block may still go, gone with it, and sorted by account once it is final."""
+"""Events at the head: found before their block is final, dropped with it, and sorted by account once it is final."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ def chef(subject: EvmSubject) -> str:
     return subject.deployment.contracts["MasterChef"].lower()
 
 
-def written(subject: EvmSubject) -> list[tuple[int, str]]:
+def deposits_of_node(subject: EvmSubject) -> list[tuple[int, str]]:
     """Height and account of each deposit, as the node tells them."""
-    asked = {"fromBlock": "0x0", "toBlock": "latest", "address": chef(subject), "topics": [EVENT.topic]}
-    logs = subject.node.rpc("eth_getLogs", asked)
+    log_filter = {"fromBlock": "0x0", "toBlock": "latest", "address": chef(subject), "topics": [EVENT.topic]}
+    logs = subject.node.rpc("eth_getLogs", log_filter)
     return [(int(log["blockNumber"], 16), "0x" + log["topics"][1][-40:]) for log in logs]
 
 
-def found(indexed: Index, subject: EvmSubject, account: str) -> tuple[NamedEvent, ...]:
-    wanted = EVENT.filter(chef(subject))
-    unindexed = account_index.unindexed(indexed.tail, indexed.key, subject.height, [wanted], [account])
-    met = account_index.interactions_of(
+def known_events(indexed: Index, subject: EvmSubject, account: str) -> tuple[NamedEvent, ...]:
+    event_filter = EVENT.filter(chef(subject))
+    unindexed = account_index.unindexed(indexed.tail, indexed.key, subject.height, [event_filter], [account])
+    interactions = account_index.interactions_of(
         ChainIndex(indexed.lake, indexed.tail, indexed.key), [account], subject.height, indexed.chain.info, unindexed
     )[account]
-    assert met.covered == {wanted}
-    return ContractInteractions.of(met).events.get(wanted, ())
+    assert interactions.covered == {event_filter}
+    return ContractInteractions.of(interactions).events.get(event_filter, ())
 
 
 def stake_nothing(subject: EvmSubject, name: str) -> None:
@@ -67,28 +67,28 @@ async def test_an_event_is_met_in_the_tail_goes_with_its_block_and_comes_back(
     living: EvmSubject, tmp_path: Path
 ) -> None:
     ivan = living.deployment.accounts["ivan"].lower()
-    assert ivan not in {account for _, account in written(living)}
+    assert ivan not in {account for _, account in deposits_of_node(living)}
     async with index(living, tmp_path, datasets=DATASETS) as indexed:
         indexed.events = (EVENT.filter(chef(living)),)
         await indexed.fill_final()
         follower = indexed.follower()
         await follower.step()
-        assert found(indexed, living, ivan) == ()
+        assert known_events(indexed, living, ivan) == ()
         stake_nothing(living, "ivan")
         await follower.step()
-        (named,) = found(indexed, living, ivan)
-        assert EVENT.values((0, 1, 2), named.topics, named.data) == (ivan, 0, 0)
+        (event,) = known_events(indexed, living, ivan)
+        assert EVENT.values((0, 1, 2), event.topics, event.data) == (ivan, 0, 0)
         living.reorg(3)
         await follower.step()
-        assert written(living)[-1][1] != ivan
-        assert found(indexed, living, ivan) == ()
+        assert deposits_of_node(living)[-1][1] != ivan
+        assert known_events(indexed, living, ivan) == ()
         stake_nothing(living, "ivan")
         living.mine(FINALITY + 1)
         await follower.step()
         follower.finalise(living.height - FINALITY)
-        assert len(found(indexed, living, ivan)) == 1, "it is in the lake, and not sorted yet"
+        assert len(known_events(indexed, living, ivan)) == 1, "it is in the lake, and not sorted yet"
         await indexed.materialise()
-        assert len(found(indexed, living, ivan)) == 1
+        assert len(known_events(indexed, living, ivan)) == 1
 
 
 async def test_the_history_is_every_event_once_however_it_came_about(living: EvmSubject, tmp_path: Path) -> None:
@@ -108,19 +108,19 @@ async def test_the_history_is_every_event_once_however_it_came_about(living: Evm
         await pieces.materialise()
         for event in filters:
             assert pieces.tail.indexed_ranges(pieces.key, "account_events/events", event) == Spans([Span(0, last)])
-        async with index(living, tmp_path / "b", datasets=DATASETS) as whole:
-            whole.events = filters
-            await whole.fill(0, last)
-            await whole.materialise()
-            assert pieces.read_all() == whole.read_all()
-            rows = in_order(whole.stored("account_events").to_pylist())
+        async with index(living, tmp_path / "b", datasets=DATASETS) as full_index:
+            full_index.events = filters
+            await full_index.fill(0, last)
+            await full_index.materialise()
+            assert pieces.read_all() == full_index.read_all()
+            rows = in_order(full_index.stored("account_events").to_pylist())
             assert in_order(pieces.stored("account_events").to_pylist()) == rows
             deposits = [(row["height"], row["account"]) for row in rows if row["topic0"] == EVENT.topic]
             assert deposits
-            assert sorted(deposits) == sorted(each for each in written(living) if each[0] <= last)
-            reprocess.reprocess(whole.chain, whole.lake)
-            materialise.rebuild_history(whole.lake, whole.tail, whole.key, "account_events")
-            assert in_order(whole.stored("account_events").to_pylist()) == rows
+            assert sorted(deposits) == sorted(each for each in deposits_of_node(living) if each[0] <= last)
+            reprocess.reprocess(full_index.chain, full_index.lake)
+            materialise.rebuild_history(full_index.lake, full_index.tail, full_index.key, "account_events")
+            assert in_order(full_index.stored("account_events").to_pylist()) == rows
 
 
 # --- an index that begins later than a protocol ----------------------------------------------------------------------
@@ -153,20 +153,20 @@ async def filled(indexed: Index, subject: EvmSubject, first: int, events_from: i
 async def test_an_index_that_begins_after_a_deposit_says_what_it_cannot_know(
     traded: EvmSubject, tmp_path: Path
 ) -> None:
-    (first, account), *_ = written(traded)
+    (first, account), *_ = deposits_of_node(traded)
     later = traded.height - FINALITY  # nothing happens from there on
-    told = {}
+    farms = {}
     for name, start, events in (("whole", 0, 0), ("late", later, later), ("unindexed", 0, first + 1)):
         async with index(traded, tmp_path / name, datasets=DATASETS) as indexed:
             await filled(indexed, traded, start, events)
-            told[name] = await farmed(indexed, traded, account)
-            left = account_index.unindexed(indexed.tail, indexed.key, traded.height, indexed.events, [account])
-            met = account_index.interactions_of(
-                ChainIndex(indexed.lake, indexed.tail, indexed.key), [account], traded.height, indexed.chain.info, left
+            farms[name] = await farmed(indexed, traded, account)
+            gaps = account_index.unindexed(indexed.tail, indexed.key, traded.height, indexed.events, [account])
+            interactions = account_index.interactions_of(
+                ChainIndex(indexed.lake, indexed.tail, indexed.key), [account], traded.height, indexed.chain.info, gaps
             )[account]
-            assert met.covered == (set(indexed.events) if name == "whole" else set())
-    assert {name: len(each.positions) for name, each in told.items()} == {"whole": 1, "late": 0, "unindexed": 1}
-    spoiling = {name: [issue for issue in each.issues if issue.makes_partial] for name, each in told.items()}
+            assert interactions.covered == (set(indexed.events) if name == "whole" else set())
+    assert {name: len(each.positions) for name, each in farms.items()} == {"whole": 1, "late": 0, "unindexed": 1}
+    spoiling = {name: [issue for issue in each.issues if issue.makes_partial] for name, each in farms.items()}
     assert spoiling["whole"] == []
     (late,), (unindexed,) = spoiling["late"], spoiling["unindexed"]
     assert (late.adapter, late.subject) == ("index", "local")

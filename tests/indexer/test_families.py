@@ -1,4 +1,4 @@
-"""Packages of strangers: what is wrong with one is told, and stops no other."""
+"""Third-party packages: a fault of one is reported, and stops no other."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ FAMILY = "from chainfolio.adapters.evm.positions.rules import Family\nFAMILY = F
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "message"),
     [
         ("raise RuntimeError('no luck')", "cannot be loaded: RuntimeError: no luck"),
         ("import sys; sys.exit(3)", "cannot be loaded: SystemExit: 3"),
@@ -90,19 +90,19 @@ FAMILY = "from chainfolio.adapters.evm.positions.rules import Family\nFAMILY = F
         (GOOD.format(name="erc4626"), "its family `erc4626` has the name of Chainfolio's own"),
     ],
 )
-def test_a_broken_package_is_told_and_the_others_are_read(install: Install, source: str, told: str) -> None:
+def test_a_broken_package_is_told_and_the_others_are_read(install: Install, source: str, message: str) -> None:
     install("p_broken", source)
     install("p_good", GOOD.format(name="good_farm"), good_farm=file("good_farm"))
     system = System(Settings())
     (problem,) = problems(system).values()
-    assert told in problem
+    assert message in problem
     (package,) = [each for each in system.packages if each.problem]
     assert (package.provider, package.remedy) == ("p_broken 1.0", "repair or uninstall p_broken 1.0")
     assert package.issue.makes_partial
     assert "p_broken 1.0" in package.issue.reason
     assert {"good_farm", "uniswap_v2", "erc4626"} <= system.families.keys()
-    assert isinstance(ours := system.families["erc4626"], Family)
-    assert ours.unwrap is not None
+    assert isinstance(builtin := system.families["erc4626"], Family)
+    assert builtin.unwrap is not None
     assert [each.key for _, each in system.registry.of(FARM, ["ethereum"])] == ["good_farm"]
 
 
@@ -111,10 +111,10 @@ def test_systems_share_the_protocols_until_a_file_of_a_package_changes(install: 
     first = System(Settings()).registry
     assert System(Settings()).registry is first
     (tmp_path / "p_good" / "good_farm.toml").write_text(file("good_farm", address=MOVED))
-    moved = System(Settings()).registry
+    changed_registry = System(Settings()).registry
     assert [key for address in (FARM, MOVED) for key, _ in first.of(address, ["ethereum"])] == ["ethereum"]
-    assert [each.key for _, each in moved.of(MOVED, ["ethereum"])] == ["good_farm"]
-    assert moved.of(FARM, ["ethereum"]) == []
+    assert [each.key for _, each in changed_registry.of(MOVED, ["ethereum"])] == ["good_farm"]
+    assert changed_registry.of(FARM, ["ethereum"]) == []
 
 
 def test_a_family_of_another_kind_of_chain_than_a_file_s_is_told_at_load(install: Install, tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_a_family_of_another_kind_of_chain_than_a_file_s_is_told_at_load(install
 
 
 def test_names_of_our_families_are_those_of_their_modules() -> None:
-    ours = [each for each in families.installed() if each.provider == "chainfolio"]
-    assert families.builtin_names() == {family.name for package in ours for family in package.families}
+    builtin = [each for each in families.installed() if each.provider == "chainfolio"]
+    assert families.builtin_names() == {family.name for package in builtin for family in package.families}
 
 
 def test_families_of_other_kinds_are_left_out_and_called_neither_missing_nor_free(install: Install) -> None:
@@ -141,9 +141,9 @@ def test_families_of_other_kinds_are_left_out_and_called_neither_missing_nor_fre
     assert system.unread == ()
     kamino = [each for each in system.registry.protocols if "kamino_lending" in each.families]
     assert kamino
-    everything = System(Settings())
+    full_system = System(Settings())
     ethereum = system.registry.rows("ethereum", "evm", system.families)
-    assert ethereum == everything.registry.rows("ethereum", "evm", everything.families)
+    assert ethereum == full_system.registry.rows("ethereum", "evm", full_system.families)
 
 
 def test_of_two_packages_with_one_name_neither_is_believed(install: Install) -> None:
@@ -159,10 +159,10 @@ def test_a_package_s_file_stands_in_for_none_of_ours_and_the_operator_s_for_it(
 ) -> None:
     install("p_taker", GOOD.format(name="taker"), lido=file("lido"))
     install("p_maker", GOOD.format(name="maker"), maker=file("maker"))
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "maker.toml").write_text(file("maker").replace("Its", "Mine"))
-    system = System(Settings(protocols=str(own)))
+    operator_folder = tmp_path / "own"
+    operator_folder.mkdir()
+    (operator_folder / "maker.toml").write_text(file("maker").replace("Its", "Mine"))
+    system = System(Settings(protocols=str(operator_folder)))
     assert "there is a protocol `lido` already" in problems(system)["p_taker 1.0"]
     assert "taker" not in system.families
     assert [each.name for each in system.registry.protocols if each.key == "maker"] == ["Mine"]
@@ -170,7 +170,7 @@ def test_a_package_s_file_stands_in_for_none_of_ours_and_the_operator_s_for_it(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("key = ", "its files cannot be used"),
         (file("other_key"), "is not a protocol key that the file is named after"),
@@ -178,10 +178,10 @@ def test_a_package_s_file_stands_in_for_none_of_ours_and_the_operator_s_for_it(
         (file("farm").replace("pool =", "pol ="), "contracts.ethereum.pol: no decoder reads this role"),
     ],
 )
-def test_a_package_with_a_file_that_cannot_be_read_is_told(install: Install, text: str, told: str) -> None:
+def test_a_package_with_a_file_that_cannot_be_read_is_told(install: Install, text: str, message: str) -> None:
     install("p_files", GOOD.format(name="farm"), farm=text)
     (problem,) = problems(System(Settings())).values()
-    assert told in problem
+    assert message in problem
 
 
 def test_a_package_may_know_chains_that_are_not_known_here(install: Install) -> None:

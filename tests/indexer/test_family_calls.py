@@ -12,8 +12,8 @@ from chainfolio.protocols import ProtocolFamily, TypedCalls
 def test_a_fork_has_the_calls_of_its_family_after_its_own() -> None:
     family = ProtocolFamily("farm", kind="evm", calls=(TypedCalls("UNSTAKE", "gain", ("withdraw",)),))
     fork = Protocol("fork", "Fork", {}, families=["farm"], is_fork=True)
-    other = Protocol("other", "Other", {}, families=["unknown"])
-    facts = Registry([fork, other], {"farm": family}).facts
+    other_protocol = Protocol("other", "Other", {}, families=["unknown"])
+    facts = Registry([fork, other_protocol], {"farm": family}).facts
     assert [(rule.type, rule.needs, rule.functions) for rule in facts["fork"].transactions] == [
         ("UNSTAKE", frozenset({"gain"}), frozenset({"withdraw"}))
     ]

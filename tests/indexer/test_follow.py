@@ -1,4 +1,4 @@
-"""When final blocks move to the lake, whom a follower believes, and what it reads."""
+"""When final blocks move to the lake, which endpoints a follower trusts, and which rows it reads."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ async def test_a_long_way_to_the_head_does_not_fill_the_tail(
     monkeypatch.setattr(follow, "FINALISE_BLOCKS", 20)
     async with index(living, tmp_path, datasets=("blocks",)) as indexed:
         await indexed.fill_final()
-        most = 0
+        max_blocks = 0
         put = indexed.tail.put
 
         def watched(*arguments: object, **named: object) -> None:
-            nonlocal most
+            nonlocal max_blocks
             put(*arguments, **named)  # type: ignore[arg-type]
-            most = max(most, len(indexed.tail.blocks(indexed.key)))
+            max_blocks = max(max_blocks, len(indexed.tail.blocks(indexed.key)))
 
         indexed.tail.put = watched  # type: ignore[method-assign]
         living.mine(500)
         await indexed.follower().step()
-        assert most <= FINALITY + follow.CHUNK + follow.FINALISE_BLOCKS
+        assert max_blocks <= FINALITY + follow.CHUNK + follow.FINALISE_BLOCKS
         assert indexed.rows("blocks") == in_order(living.rows(Span(0, living.height))["blocks"])
 
 
@@ -105,8 +105,8 @@ async def test_only_the_contracts_of_the_settings_are_followed(living: EvmSubjec
                 living.trade(3, seed)
             await indexed.follower().step()
             plain = living.rows(Span(0, living.height))
-            mine = [row for row in plain["transfers"] if row["token"] in (None, *contracts)]
-            assert indexed.rows("transfers") == in_order(mine)
+            expected = [row for row in plain["transfers"] if row["token"] in (None, *contracts)]
+            assert indexed.rows("transfers") == in_order(expected)
             assert indexed.rows("approvals") == in_order([r for r in plain["approvals"] if r["token"] in contracts])
             assert indexed.rows("transactions") == in_order(plain["transactions"])
             for contract in contracts:

@@ -1,4 +1,4 @@
-"""Whatever order following, merging, deleting, rewinding and reading come in, the rows are those of the chain."""
+"""After any order of following, merging, deleting, rewinding and reading, the rows are those of the chain."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class FollowModel(RuleBasedStateMachine):
 
     @rule(table=st.sampled_from([*SOURCES, ACCOUNT_TRANSFERS, ACCOUNT_TRANSACTIONS]), hours=st.sampled_from([0, 168]))
     def compact(self, table: Any, hours: int) -> None:
-        """All small files of a table become one, and those before are deleted at once or later."""
+        """Merge all small files of a table into one; the old files are deleted at once or later."""
         self.lake.compact(table, KEY, retention_hours=hours)
 
     @rule(hours=st.sampled_from([0, 1]))
@@ -115,7 +115,7 @@ class FollowModel(RuleBasedStateMachine):
 
     @rule(part=st.floats(0, 1))
     def rewind(self, part: float) -> None:
-        """All rows from a height on are deleted; the follower reads them again."""
+        """Delete all rows from a height on; the follower reads them again."""
         rewind(self.lake, self.tail, KEY, int(part * self.top))
 
     @rule()
@@ -136,8 +136,8 @@ class FollowModel(RuleBasedStateMachine):
             rows = pl.DataFrame(self.ledger.rows(Span(0, top), [source.name])[source.name])
             names = [name for name in history.names if name not in ("chain", "bucket")]
             expected = by_account(history, rows.lazy()).filter(pl.col("account").is_in(accounts)).select(names)
-            found = rows_of(ChainIndex(self.lake, self.tail, KEY), history, accounts, names)
-            assert found.sort(names).equals(expected.collect().sort(names)), history.name
+            rows_read = rows_of(ChainIndex(self.lake, self.tail, KEY), history, accounts, names)
+            assert rows_read.sort(names).equals(expected.collect().sort(names)), history.name
 
     @property
     def top(self) -> int:

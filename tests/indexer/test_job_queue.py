@@ -41,7 +41,7 @@ def machine() -> Iterator[Server]:
 
 @pytest.fixture
 def url(machine: Server) -> str:
-    """A database of its own."""
+    """Create a database and return its URL."""
     return machine.new_database("queue")
 
 
@@ -55,15 +55,15 @@ def config(url: str, tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def system(config: Path) -> AsyncIterator[System]:
-    made = System(load(config))
-    yield made
-    await made.close()
+    job_system = System(load(config))
+    yield job_system
+    await job_system.close()
 
 
 @pytest.fixture
 async def queue(url: str) -> AsyncIterator[JobQueue]:
-    async with opened(url) as made:
-        yield made
+    async with opened(url) as job_queue:
+        yield job_queue
 
 
 async def statuses(queue: JobQueue) -> dict[int, tuple[str, str]]:
@@ -92,14 +92,14 @@ async def test_a_wrong_job_is_parked_at_once_and_can_be_retried(system: System, 
     job = await queue.job(number)
     assert (job.status, job.attempts) == ("failed", 1)
     assert "mars is not configured" in job.reason
-    again = await queue.retry(number)
-    assert (again.status, again.attempts, again.reason) == ("todo", 0, "")
+    retried = await queue.retry(number)
+    assert (retried.status, retried.attempts, retried.reason) == ("todo", 0, "")
     with pytest.raises(BadRequest, match="is todo"):
-        await queue.retry(again.number)
-    await queue.cancel(again.number)
-    assert (await queue.job(again.number)).status == "cancelled"
+        await queue.retry(retried.number)
+    await queue.cancel(retried.number)
+    assert (await queue.job(retried.number)).status == "cancelled"
     with pytest.raises(BadRequest, match="is cancelled"):
-        await queue.cancel(again.number)
+        await queue.cancel(retried.number)
 
 
 async def test_a_job_that_always_fails_is_parked_with_its_reason(
@@ -175,8 +175,8 @@ async def test_a_job_whose_twin_waits_is_tried_again(
     await worker.run(wait=False)
     assert twins[0] is not None
     assert [(each.number, each.status) for each in await queue.jobs()] == [(number, "todo")]
-    taken = "UPDATE procrastinate_jobs SET status = 'doing', worker_id = NULL"
-    await queue.app.connector.execute_query_async(taken)  # as a worker that took it and vanished
+    claim_statement = "UPDATE procrastinate_jobs SET status = 'doing', worker_id = NULL"
+    await queue.app.connector.execute_query_async(claim_statement)  # as a worker that took it and vanished
     assert await queue.add("vacuum", "ethereum") is not None
     assert await worker.take_over() == 1
     assert [(each.number, each.status) for each in await queue.jobs()] == [(number, "todo")]
@@ -186,17 +186,17 @@ async def test_a_job_whose_twin_waits_is_tried_again(
 async def test_jobs_of_one_chain_run_together_only_if_they_read_blocks(
     system: System, queue: JobQueue, url: str, monkeypatch: pytest.MonkeyPatch, is_parallel: bool
 ) -> None:
-    running, most = dict[str, int](), dict[str, int]()
-    together = {chain: asyncio.Event() for chain in ("ethereum", "base")}
+    running, max_running = dict[str, int](), dict[str, int]()
+    are_both_running = {chain: asyncio.Event() for chain in ("ethereum", "base")}
 
     async def work(self: QueueWorker, chain: str, **_: int) -> None:
         running[chain] = running.get(chain, 0) + 1
-        most[chain] = max(most.get(chain, 0), running[chain])
-        if most[chain] > 1:
-            together[chain].set()
+        max_running[chain] = max(max_running.get(chain, 0), running[chain])
+        if max_running[chain] > 1:
+            are_both_running[chain].set()
         if is_parallel:
             async with asyncio.timeout(60):
-                await together[chain].wait()
+                await are_both_running[chain].wait()
         await asyncio.sleep(0.02)
         running[chain] -= 1
 
@@ -210,7 +210,7 @@ async def test_jobs_of_one_chain_run_together_only_if_they_read_blocks(
         for _ in range(10):
             await QueueWorker(system, await _anew(second)).run(wait=False)
         assert await queue.jobs() == []
-    assert {count > 1 for count in most.values()} == {is_parallel}
+    assert {count > 1 for count in max_running.values()} == {is_parallel}
 
 
 async def _anew(queue: JobQueue) -> JobQueue:
@@ -224,8 +224,10 @@ async def test_the_jobs_of_a_dead_worker_are_taken_over_and_parked(system: Syste
     assert number is not None
     worker = QueueWorker(system, queue)
     for attempt in range(1, MAX_ATTEMPTS + 1):
-        taken = "UPDATE procrastinate_jobs SET status = 'doing', worker_id = NULL WHERE id = %(id)s"
-        await queue.app.connector.execute_query_async(taken, id=number)  # as a worker that took it and vanished
+        claim_statement = "UPDATE procrastinate_jobs SET status = 'doing', worker_id = NULL WHERE id = %(id)s"
+        await queue.app.connector.execute_query_async(
+            claim_statement, id=number
+        )  # as a worker that took it and vanished
         assert await worker.take_over() == 1
         assert (await queue.job(number)).status == ("todo" if attempt < MAX_ATTEMPTS else "failed")
     assert (await statuses(queue))[number] == ("failed", "its worker died")
@@ -283,7 +285,7 @@ async def test_a_job_has_one_name_whatever_the_order_of_its_arguments(queue: Job
 async def test_a_defect_does_not_end_the_care_for_the_queue(
     system: System, queue: JobQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    calls, twice = list[str](), asyncio.Event()
+    calls, second_call = list[str](), asyncio.Event()
 
     async def fail(self: QueueWorker) -> int:
         calls.append("take_over")
@@ -292,14 +294,14 @@ async def test_a_defect_does_not_end_the_care_for_the_queue(
     async def count(self: QueueWorker) -> int:
         calls.append("add_due")
         if len(calls) >= 4:
-            twice.set()
+            second_call.set()
         return 0
 
     monkeypatch.setattr(QueueWorker, "take_over", fail)
     monkeypatch.setattr(QueueWorker, "add_due", count)
     running = asyncio.create_task(QueueWorker(system, queue, look_every_s=0.01).run())
     async with asyncio.timeout(60):
-        await twice.wait()
+        await second_call.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert calls[:4] == ["take_over", "add_due"] * 2
@@ -329,11 +331,11 @@ async def test_a_worker_stops_although_the_database_is_away(
     system: System, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_worker, "AGAIN_S", 0.01)
-    runs, began = list[str](), asyncio.Event()
+    runs, has_begun = list[str](), asyncio.Event()
 
     async def end(**_: object) -> None:  # as the library ends if it cannot sign off
         runs.append("run")
-        began.set()
+        has_begun.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -342,7 +344,7 @@ async def test_a_worker_stops_although_the_database_is_away(
     monkeypatch.setattr(queue.app, "run_worker_async", end)
     running = asyncio.create_task(QueueWorker(system, queue).run())
     async with asyncio.timeout(60):
-        await began.wait()
+        await has_begun.wait()
         running.cancel()
         await asyncio.wait([running], timeout=10)
     assert running.cancelled()
@@ -353,25 +355,25 @@ async def test_a_worker_stops_although_the_database_is_away(
 async def test_a_job_that_runs_while_the_database_restarts_is_repeated(
     system: System, queue: JobQueue, url: str, machine: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs, began, goes_on = list[str](), asyncio.Event(), asyncio.Event()
+    runs, has_begun, goes_on = list[str](), asyncio.Event(), asyncio.Event()
 
     async def work(self: QueueWorker, chain: str) -> None:
         runs.append(chain)
-        began.set()
+        has_begun.set()
         await goes_on.wait()
 
     monkeypatch.setattr(QueueWorker, "_vacuum", work)
     await queue.add("vacuum", "ethereum")
     running = asyncio.create_task(QueueWorker(system, queue, 4, 2.0, 0.5, 0.2).run())
     async with asyncio.timeout(300):
-        await began.wait()
+        await has_begun.wait()
         await asyncio.to_thread(machine.stop)
         goes_on.set()  # its end cannot be stored
         await asyncio.sleep(1)
         await asyncio.to_thread(machine.start)
-        async with opened(url) as other:
-            await other.add("vacuum", "base")
-            while await other.jobs():
+        async with opened(url) as other_queue:
+            await other_queue.add("vacuum", "base")
+            while await other_queue.jobs():
                 assert not running.done(), "the worker goes on"
                 await asyncio.sleep(0.5)
     running.cancel()
@@ -382,7 +384,7 @@ async def test_a_job_that_runs_while_the_database_restarts_is_repeated(
 # --- commands --------------------------------------------------------------------------------------------------------
 
 
-def shown(capsys: pytest.CaptureFixture[str], config: Path, *words: str) -> Any:
+def run_jobs(capsys: pytest.CaptureFixture[str], config: Path, *words: str) -> Any:
     """The JSON of a command."""
     capsys.readouterr()
     code = main(["jobs", *words, "--config", str(config), "--json"])
@@ -391,7 +393,7 @@ def shown(capsys: pytest.CaptureFixture[str], config: Path, *words: str) -> Any:
 
 
 def test_commands_add_list_show_cancel_and_retry(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    added = shown(capsys, config, "add", "index", "--chain", "base", "--from", "0", "--to", "9")
+    added = run_jobs(capsys, config, "add", "index", "--chain", "base", "--from", "0", "--to", "9")
     number = str(added["job"])
     assert (added["kind"], added["chain"], added["from"], added["to"], added["status"]) == (
         "index",
@@ -400,10 +402,10 @@ def test_commands_add_list_show_cancel_and_retry(config: Path, capsys: pytest.Ca
         9,
         "todo",
     )
-    assert shown(capsys, config, "list") == [added]
-    assert shown(capsys, config, "cancel", number)["status"] == "cancelled"
-    assert shown(capsys, config, "show", number)["status"] == "cancelled"
-    assert shown(capsys, config, "retry", number)["status"] == "todo"
+    assert run_jobs(capsys, config, "list") == [added]
+    assert run_jobs(capsys, config, "cancel", number)["status"] == "cancelled"
+    assert run_jobs(capsys, config, "show", number)["status"] == "cancelled"
+    assert run_jobs(capsys, config, "retry", number)["status"] == "todo"
     capsys.readouterr()
     assert main(["jobs", "list", "--config", str(config)]) == 0
     assert "todo" in capsys.readouterr().out
@@ -411,7 +413,7 @@ def test_commands_add_list_show_cancel_and_retry(config: Path, capsys: pytest.Ca
 
 @pytest.mark.slow("other faults of the same command", fast=["no-number", "mars", "reversed", "kind"])
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (("show",), "show takes the number of a job"),
         (("list", "7"), "list takes no job"),
@@ -427,32 +429,34 @@ def test_commands_add_list_show_cancel_and_retry(config: Path, capsys: pytest.Ca
     ids=["no-number", "number", "word", "unknown", "no-chain", "mars", "no-range", "range", "reversed", "kind"],
 )
 def test_what_does_not_fit_is_refused(
-    config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+    config: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
-    assert message in shown(capsys, config, *words)
+    assert message in run_jobs(capsys, config, *arguments)
 
 
 @pytest.mark.slow("starts two workers as processes and kills one")
 def test_a_killed_worker_is_replaced_by_another_one(config: Path, url: str) -> None:
     command = [sys.executable, "-m", "chainfolio"]
-    given = ["--config", str(config)]
+    config_options = ["--config", str(config)]
     jobs = "SELECT count(*) FROM chainfolio_jobs.procrastinate_jobs"
     with psycopg.connect(url, autocommit=True, options="-c search_path=chainfolio_jobs") as connection:
         for kill in (True, False):
-            worker = subprocess.Popen([*command, "worker", "--jobs", *given], stderr=subprocess.PIPE, text=True)
+            worker = subprocess.Popen(
+                [*command, "worker", "--jobs", *config_options], stderr=subprocess.PIPE, text=True
+            )
             assert worker.stderr is not None
             assert "waiting for work" in worker.stderr.readline()
             if kill:
                 worker.kill()
                 worker.communicate()
                 connection.execute("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
-                subprocess.run([*command, "jobs", "add", "compact", "--chain", "base", *given], check=True)
+                subprocess.run([*command, "jobs", "add", "compact", "--chain", "base", *config_options], check=True)
                 connection.execute("UPDATE procrastinate_jobs SET status = 'doing'")  # the dead worker had it
                 continue
             until_s = time.monotonic() + 60
-            while (left := connection.execute(jobs.encode()).fetchone()) != (0,) and time.monotonic() < until_s:
+            while (unfinished := connection.execute(jobs.encode()).fetchone()) != (0,) and time.monotonic() < until_s:
                 time.sleep(0.2)
             worker.send_signal(signal.SIGTERM)
             _, errors = worker.communicate(timeout=60)
-            assert left == (0,), errors
+            assert unfinished == (0,), errors
             assert (worker.returncode, "Traceback" in errors) == (0, False), errors

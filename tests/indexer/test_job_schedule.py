@@ -39,7 +39,7 @@ class SteppedClock:
         raise AssertionError("the schedule does not sleep on it")
 
 
-class Moved:
+class MovedSchedule:
     """A schedule, its clock, and what ran when."""
 
     def __init__(self, clock: SteppedClock, settings: Schedule) -> None:
@@ -50,7 +50,7 @@ class Moved:
     async def work(self) -> None:
         self.runs.append(datetime.fromtimestamp(self.clock.wall_s, UTC).strftime("%d %H:%M:%S"))
 
-    async def settle(self) -> float:
+    async def run_due(self) -> float:
         """Look at the clock, as the timer of APScheduler would, and let what is due run."""
         wait_s: float = self.jobs._scheduler._process_jobs()
         for _ in range(10):
@@ -61,22 +61,22 @@ class Moved:
         """Let time pass, as fast as the timer allows."""
         end_s = self.clock.wall_s + seconds
         while self.clock.wall_s < end_s:
-            wait_s = min(await self.settle(), end_s - self.clock.wall_s) or 0.001
+            wait_s = min(await self.run_due(), end_s - self.clock.wall_s) or 0.001
             self.clock.wall_s += wait_s
             self.clock.monotonic += wait_s
-        await self.settle()
+        await self.run_due()
 
     async def step(self, seconds: float) -> None:
         """Set the machine's clock."""
         self.clock.wall_s += seconds
-        await self.settle()
+        await self.run_due()
 
 
 @asynccontextmanager
-async def moved(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> AsyncIterator[Moved]:
+async def moved_schedule(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> AsyncIterator[MovedSchedule]:
     clock = SteppedClock()
 
-    class Now(datetime):
+    class MovedDatetime(datetime):
         """The time of the test."""
 
         @classmethod
@@ -84,14 +84,14 @@ async def moved(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> AsyncIterat
             return datetime.fromtimestamp(clock.wall_s, tz)
 
     for module in (apscheduler.schedulers.base, apscheduler.executors.base):
-        monkeypatch.setattr(module, "datetime", Now)
-    it = Moved(clock, Schedule(**settings))
+        monkeypatch.setattr(module, "datetime", MovedDatetime)
+    it = MovedSchedule(clock, Schedule(**settings))
     async with it.jobs.running():
         yield it
 
 
 async def test_a_job_runs_at_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with moved(monkeypatch, prices="*/10 * * * *") as it:
+    async with moved_schedule(monkeypatch, prices="*/10 * * * *") as it:
         job = it.jobs.add("prices", it.work)
         assert it.jobs.next_run(job) == datetime(2026, 3, 1, 12, 10, tzinfo=UTC)
         await it.pass_time(30 * 60)
@@ -100,7 +100,7 @@ async def test_a_job_runs_at_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_job_that_is_turned_off_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with moved(monkeypatch, prices="") as it:
+    async with moved_schedule(monkeypatch, prices="") as it:
         job = it.jobs.add("prices", it.work, at_start=True)
         await it.pass_time(3 * 3600)
         assert (it.runs, it.jobs.next_run(job)) == ([], None)
@@ -109,7 +109,7 @@ async def test_a_job_that_is_turned_off_never_runs(monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow("a smaller step of the clock", fast=["10", "-10"])
 @pytest.mark.parametrize("years", [1, 10, -1, -10])
 async def test_a_stepped_clock_fires_no_storm_and_stops_no_job(monkeypatch: pytest.MonkeyPatch, years: int) -> None:
-    async with moved(monkeypatch, prices="* * * * * *", check="0 * * * *", coalesce=False) as it:
+    async with moved_schedule(monkeypatch, prices="* * * * * *", check="0 * * * *", coalesce=False) as it:
         checks: list[int] = []
 
         async def check() -> None:
@@ -132,7 +132,7 @@ async def test_a_stepped_clock_fires_no_storm_and_stops_no_job(monkeypatch: pyte
 
 
 async def test_a_clock_that_is_set_back_an_hour_delays_a_job_by_no_hour(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with moved(monkeypatch, prices="*/10 * * * *") as it:
+    async with moved_schedule(monkeypatch, prices="*/10 * * * *") as it:
         it.jobs.add("prices", it.work)
         await it.pass_time(600)
         await it.step(-3600)
@@ -141,7 +141,7 @@ async def test_a_clock_that_is_set_back_an_hour_delays_a_job_by_no_hour(monkeypa
 
 
 async def test_a_failed_run_is_shown_until_the_next_firing_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with moved(monkeypatch, prices="* * * * *") as it:
+    async with moved_schedule(monkeypatch, prices="* * * * *") as it:
         fails = True
 
         async def work() -> None:
@@ -161,7 +161,7 @@ async def test_a_failed_run_is_shown_until_the_next_firing_succeeds(monkeypatch:
 
 
 async def test_an_unexpected_error_and_a_cancelled_call_are_failures_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with moved(monkeypatch, prices="* * * * *") as it:
+    async with moved_schedule(monkeypatch, prices="* * * * *") as it:
         errors: list[BaseException] = [asyncio.CancelledError(), KeyError("a secret"), Unavailable("x", "y")]
 
         async def work() -> None:
@@ -175,16 +175,16 @@ async def test_an_unexpected_error_and_a_cancelled_call_are_failures_too(monkeyp
 
 
 async def test_a_run_that_hangs_leaves_its_firings_out_and_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with moved(monkeypatch, prices="* * * * *", check="* * * * *") as it:
+    async with moved_schedule(monkeypatch, prices="* * * * *", check="* * * * *") as it:
         hung = asyncio.Event()
 
         async def hang() -> None:
             await hung.wait()
 
-        job, other = it.jobs.add("check", hang), it.jobs.add("prices", it.work)
+        job, other_job = it.jobs.add("check", hang), it.jobs.add("prices", it.work)
         await it.pass_time(300)
         assert (job.is_running, job.run_count, job.skipped_count) == (True, 0, 4)
-        assert other.run_count == 5
+        assert other_job.run_count == 5
         hung.set()
         await it.pass_time(60)
         assert not job.is_running
@@ -192,7 +192,7 @@ async def test_a_run_that_hangs_leaves_its_firings_out_and_delays_no_other(monke
 
 
 async def test_a_removed_job_is_cancelled_and_keeps_its_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with moved(monkeypatch, materialise="* * * * *") as it:
+    async with moved_schedule(monkeypatch, materialise="* * * * *") as it:
         ended: list[str] = []
 
         async def work() -> None:
@@ -212,27 +212,27 @@ async def test_a_removed_job_is_cancelled_and_keeps_its_counts(monkeypatch: pyte
 
 
 async def test_late_firings_are_one_run_or_none_after_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with moved(monkeypatch, prices="* * * * *", misfire_grace_s=600, check="0 12 * * *") as it:
+    async with moved_schedule(monkeypatch, prices="* * * * *", misfire_grace_s=600, check="0 12 * * *") as it:
         job, missed = it.jobs.add("prices", it.work), it.jobs.add("check", it.work)
         it.clock.wall_s += DAY_S  # the process was stopped: both clocks went on
         it.clock.monotonic += DAY_S
-        await it.settle()
+        await it.run_due()
         assert (job.run_count, job.missed_count) == (1, 0)
         it.clock.wall_s += DAY_S
         it.clock.monotonic += DAY_S
-        await it.settle()
+        await it.run_due()
         assert (missed.run_count, missed.missed_count) == (2, 0)
         it.clock.wall_s += DAY_S - 60 + 660
         it.clock.monotonic += DAY_S - 60 + 660
-        await it.settle()
+        await it.run_due()
         assert (missed.run_count, missed.missed_count) == (2, 1)
 
 
 async def test_the_clock_is_looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with moved(monkeypatch, check="0 3 * * *") as it:
-        assert await it.settle() == MAX_WAIT_S
+    async with moved_schedule(monkeypatch, check="0 3 * * *") as it:
+        assert await it.run_due() == MAX_WAIT_S
         it.jobs.add("check", it.work)
-        assert await it.settle() == MAX_WAIT_S
+        assert await it.run_due() == MAX_WAIT_S
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_firing_is_in_its_zone_and_weekdays_begin_with_sunday(cron: str, zone:
 
 
 async def test_prometheus_is_told_of_each_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with moved(monkeypatch, prices="* * * * *") as it:
+    async with moved_schedule(monkeypatch, prices="* * * * *") as it:
         it.jobs.add("prices", it.work, chain="a")
         registry = CollectorRegistry()
         registry.register(JobMetrics(it.jobs))

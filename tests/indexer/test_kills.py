@@ -1,4 +1,4 @@
-"""`kill -9` at random moments: the next run goes on by itself, and in the end no row is lost and none is doubled."""
+"""`kill -9` at random moments: the next run continues by itself, and in the end no row is lost and none is doubled."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def long() -> Iterator[EvmSubject]:
 
 
 def chosen_seed() -> int:
-    """The same seed each time, and another one if CHAINFOLIO_TESTS asks for luck or for a deep search."""
+    """Return the same seed each time, and another one if CHAINFOLIO_TESTS asks for luck or for a deep search."""
     return 1 if PROFILE in ("here", "quick") else random.randrange(2**32)
 
 
@@ -63,13 +63,13 @@ def environment(
 
 def killed(kills: int, seed: int, most_ms: int, command: Sequence[str], env: dict[str, str], folder: Path) -> Game:
     """The game of `killed.py`, begun."""
-    return begun("killed", [str(kills), str(seed), str(most_ms), *command], env, folder)
+    return start_game("killed", [str(kills), str(seed), str(most_ms), *command], env, folder)
 
 
-def begun(game: str, given: Sequence[str], env: dict[str, str], folder: Path) -> Game:
+def start_game(game: str, arguments: Sequence[str], env: dict[str, str], folder: Path) -> Game:
     """A game that kills."""
     return subprocess.Popen(
-        [sys.executable, "-m", f"tests.indexer.{game}", *given],
+        [sys.executable, "-m", f"tests.indexer.{game}", *arguments],
         env=env,
         cwd=folder,
         stdout=subprocess.PIPE,
@@ -79,41 +79,41 @@ def begun(game: str, given: Sequence[str], env: dict[str, str], folder: Path) ->
 
 
 def indexed(subject: EvmSubject, folder: Path) -> dict[str, object]:
-    """What `index` says of a run that nobody disturbs."""
-    said: dict[str, object] = quiet_run(["index", KEY, "--json"], subject, folder)
-    return said
+    """Return the report of an undisturbed `index`."""
+    report: dict[str, object] = quiet_run(["index", KEY, "--json"], subject, folder)
+    return report
 
 
-def quiet_run(words: Sequence[str], subject: EvmSubject, folder: Path) -> Any:
-    """What a command says of a run that nobody disturbs."""
+def quiet_run(arguments: Sequence[str], subject: EvmSubject, folder: Path) -> Any:
+    """Return the output of an undisturbed command."""
     folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "chainfolio.cli.main", *words]
+    command = [sys.executable, "-m", "chainfolio.cli.main", *arguments]
     env = environment(subject, folder, DATASETS)
-    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    process = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
 def repaired(env: dict[str, str], folder: Path) -> None:
-    """One more repair, that nobody disturbs."""
+    """Repair once more, undisturbed."""
     command = [sys.executable, "-m", "chainfolio.cli.main", "check", "--repair", "--json"]
-    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
 
 
-async def assert_histories_are_whole(one: Index) -> None:
-    """What was derived bit by bit is what is derived at once."""
-    transactions = one.stored("transactions").to_pylist()
-    others = sum((row["recipient"] or row["created"]) not in (None, row["sender"]) for row in transactions)
+async def assert_histories_are_whole(checked_index: Index) -> None:
+    """Check that the histories that were derived in steps equal those derived at once."""
+    transactions = checked_index.stored("transactions").to_pylist()
+    to_others = sum((row["recipient"] or row["created"]) not in (None, row["sender"]) for row in transactions)
     rows = {
-        "account_transfers": 2 * one.stored("transfers").num_rows,
-        "account_approvals": one.stored("approvals").num_rows,
-        "account_transactions": len(transactions) + others,
+        "account_transfers": 2 * checked_index.stored("transfers").num_rows,
+        "account_approvals": checked_index.stored("approvals").num_rows,
+        "account_transactions": len(transactions) + to_others,
     }
     for name, count in rows.items():
-        before = one.stored(name)
-        materialise.rebuild_history(one.lake, one.tail, one.key, name)
-        assert one.stored(name) == before
+        before = checked_index.stored(name)
+        materialise.rebuild_history(checked_index.lake, checked_index.tail, checked_index.key, name)
+        assert checked_index.stored(name) == before
         assert before.num_rows == count
 
 
@@ -130,24 +130,24 @@ async def test_an_index_that_is_killed_again_and_again_is_the_same_index(
     broken.mkdir()
     env = environment(long, broken, DATASETS, worker_processes)
     game = killed(kills * TIMES, seed, most_ms, ["index", KEY, "--json"], env, broken)
-    said, complaint = game.communicate(timeout=120)
+    output, complaint = game.communicate(timeout=120)
     assert game.returncode == 0, complaint
-    times = int(said.splitlines()[-1])
+    times = int(output.splitlines()[-1])
     print(f"killed {times} times")
     assert times >= (12 if worker_processes == 1 else 2), "a run that ends at once shows nothing"
     indexed(long, broken)
     assert indexed(long, broken)["rows"] == 0, "there is nothing left to do"
     indexed(long, undisturbed)
-    async with index(long, broken, datasets=DATASETS) as one, index(long, undisturbed, datasets=DATASETS) as other:
-        whole = Span(0, long.height)  # with the blocks that are not final yet
+    async with index(long, broken, datasets=DATASETS) as first, index(long, undisturbed, datasets=DATASETS) as second:
+        whole_span = Span(0, long.height)  # with the blocks that are not final yet
         for table in FETCHED:
-            assert one.rows(table) == other.rows(table), table
-        assert one.rows("blocks") == in_order(long.rows(whole)["blocks"])
-        assert one.stored("account_transfers") == other.stored("account_transfers")
-        assert one.tail.open_batches(KEY) == []
+            assert first.rows(table) == second.rows(table), table
+        assert first.rows("blocks") == in_order(long.rows(whole_span)["blocks"])
+        assert first.stored("account_transfers") == second.stored("account_transfers")
+        assert first.tail.open_batches(KEY) == []
         for dataset in DATASETS:
-            assert one.tail.indexed_ranges(KEY, dataset) == Spans([whole])
-        await assert_histories_are_whole(one)
+            assert first.tail.indexed_ranges(KEY, dataset) == Spans([whole_span])
+        await assert_histories_are_whole(first)
 
 
 @pytest.mark.slow("kills real processes many times")
@@ -155,21 +155,21 @@ async def test_a_watch_that_is_killed_again_and_again_is_the_same_watch(long: Ev
     seed = chosen_seed()
     print(f"{seed=}")
     wallets = [long.deployment.accounts[name].lower() for name in ("alice", "bob", "carol")]
-    words, folders = ["watch", *wallets, "--json"], (tmp_path / "broken", tmp_path / "whole")
+    arguments, folders = ["watch", *wallets, "--json"], (tmp_path / "broken", tmp_path / "whole")
     folders[0].mkdir()
-    game = killed(12 * TIMES, seed, 500, words, environment(long, folders[0], DATASETS), folders[0])
-    said, complaint = game.communicate(timeout=120)
+    game = killed(12 * TIMES, seed, 500, arguments, environment(long, folders[0], DATASETS), folders[0])
+    output, complaint = game.communicate(timeout=120)
     assert game.returncode == 0, complaint
-    assert int(said.splitlines()[-1]) > 2, "a run that ends at once shows nothing"
-    shown = [quiet_run(words, long, folder)[0]["accounts"] for folder in folders]
-    assert shown[0] == shown[1]
-    async with index(long, folders[0]) as one, index(long, folders[1]) as other:
+    assert int(output.splitlines()[-1]) > 2, "a run that ends at once shows nothing"
+    account_states = [quiet_run(arguments, long, folder)[0]["accounts"] for folder in folders]
+    assert account_states[0] == account_states[1]
+    async with index(long, folders[0]) as first, index(long, folders[1]) as second:
         for table in FETCHED:
-            assert one.rows(table) == other.rows(table), table
+            assert first.rows(table) == second.rows(table), table
         for table in ("account_transfers", "account_approvals", "account_transactions", "account_events"):
-            assert one.stored(table) == other.stored(table), table
-        assert one.rows("transfers"), "there was something to lose"
-        assert one.tail.open_batches(KEY) == []
+            assert first.stored(table) == second.stored(table), table
+        assert first.rows("transfers"), "there was something to lose"
+        assert first.tail.open_batches(KEY) == []
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.slow("more of the same kills"))])
@@ -182,14 +182,14 @@ async def test_a_follower_that_is_killed_again_and_again_has_followed(tmp_path: 
         kills *= TIMES
         game = killed(kills, seed, 4_000, ["worker"], environment(moving, tmp_path, EVERYTHING), tmp_path)
         await go_on(moving, game, chance)
-        said, complaint = game.communicate()
+        output, complaint = game.communicate()
         assert game.returncode == 0, complaint
-        assert int(said.splitlines()[-1]) == kills, "it never ends by itself"
+        assert int(output.splitlines()[-1]) == kills, "it never ends by itself"
         await assert_followed(moving, tmp_path)
 
 
 async def go_on(moving: EvmSubject, game: Game, chance: random.Random) -> None:
-    """As long as the game lasts, the chain goes on, and changes its mind."""
+    """Mine blocks and reorganise the chain as long as the game lasts."""
     while game.poll() is None:
         moving.trade(chance.randint(1, 3), chance.randrange(2**32))
         if chance.random() < 0.3:
@@ -198,18 +198,18 @@ async def go_on(moving: EvmSubject, game: Game, chance: random.Random) -> None:
 
 
 async def assert_followed(moving: EvmSubject, folder: Path) -> None:
-    """One more step, that nobody disturbs, and everything is there once."""
-    async with index(moving, folder) as one:
-        assert one.tail.anchor(KEY) is not None, "some life was long enough to get anything done"
-        await one.fill_final()
-        await one.follower().step()
-        await one.materialise()
-        await assert_histories_are_whole(one)
+    """Follow once more, undisturbed, and check that every row is there once."""
+    async with index(moving, folder) as followed:
+        assert followed.tail.anchor(KEY) is not None, "some life was long enough to get anything done"
+        await followed.fill_final()
+        await followed.follower().step()
+        await followed.materialise()
+        await assert_histories_are_whole(followed)
         plain = moving.rows(Span(0, moving.height))
         for table in FETCHED:
-            assert one.rows(table) == in_order(plain[table]), table
-        assert one.tail.open_batches(KEY) == []
-        assert one.tail.indexed_ranges(KEY, "transfers") == Spans([Span(0, moving.height)])
+            assert followed.rows(table) == in_order(plain[table]), table
+        assert followed.tail.open_batches(KEY) == []
+        assert followed.tail.indexed_ranges(KEY, "transfers") == Spans([Span(0, moving.height)])
 
 
 @pytest.mark.slow("kills real processes many times; test_supervised.py restarts failed tasks in one process")
@@ -218,11 +218,11 @@ async def test_a_worker_that_dies_while_its_failed_tasks_begin_again_has_followe
     seed = chosen_seed()
     print(f"{seed=}")
     with evm(30) as moving:
-        game = begun("restarting", [str(TIMES), str(seed)], environment(moving, tmp_path, EVERYTHING), tmp_path)
+        game = start_game("restarting", [str(TIMES), str(seed)], environment(moving, tmp_path, EVERYTHING), tmp_path)
         await go_on(moving, game, random.Random(seed))
-        said, complaint = game.communicate()
+        output, complaint = game.communicate()
         assert game.returncode == 0, complaint
-        ends = json.loads(said.splitlines()[-1])
+        ends = json.loads(output.splitlines()[-1])
         print(ends)
         assert ends.keys() >= set(POINTS), "a worker died at each of the points"
         await assert_followed(moving, tmp_path)
@@ -235,25 +235,27 @@ async def test_a_repair_that_is_killed_again_and_again_leaves_every_row_as_it_wa
     seed = chosen_seed()
     print(f"{seed=}")
     indexed(long, tmp_path)
-    async with index(long, tmp_path, datasets=DATASETS) as one:
-        before = {table: one.rows(table) for table in FETCHED}
+    async with index(long, tmp_path, datasets=DATASETS) as repaired_index:
+        before = {table: repaired_index.rows(table) for table in FETCHED}
         tables = "transfers", "blocks", "account_transfers"
-        files = [Path(one.lake.files(TABLES[table])[0]) for table in tables]
+        files = [Path(repaired_index.lake.files(TABLES[table])[0]) for table in tables]
     for file in files:
-        whole = bytearray(file.read_bytes())
-        whole[len(whole) // 2] ^= 8
-        file.write_bytes(whole)
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 8
+        file.write_bytes(content)
     env = environment(long, tmp_path, DATASETS)
     game = killed(12 * TIMES, seed, 400, ["check", "--repair", "--json"], env, tmp_path)
-    said, complaint = game.communicate(timeout=120)
+    output, complaint = game.communicate(timeout=120)
     assert game.returncode == 0, complaint
-    times = int(said.splitlines()[-1])
+    times = int(output.splitlines()[-1])
     assert times > 0, "a repair that ends at once shows nothing"
     indexed(long, tmp_path)
     repaired(env, tmp_path)
     assert indexed(long, tmp_path)["rows"] == 0, "there is nothing left to do"
-    async with index(long, tmp_path, datasets=DATASETS) as one:
-        assert {table: one.rows(table) for table in FETCHED} == before
-        assert one.tail.open_batches(KEY) == []
-        await assert_histories_are_whole(one)
-        assert {each.state for each in check_files(one.lake, list_files(one.lake), lambda _: None)} == {"sound"}
+    async with index(long, tmp_path, datasets=DATASETS) as repaired_index:
+        assert {table: repaired_index.rows(table) for table in FETCHED} == before
+        assert repaired_index.tail.open_batches(KEY) == []
+        await assert_histories_are_whole(repaired_index)
+        assert {
+            each.state for each in check_files(repaired_index.lake, list_files(repaired_index.lake), lambda _: None)
+        } == {"sound"}

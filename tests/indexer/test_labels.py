@@ -28,12 +28,12 @@ def labels(folder: Path, text: str = LINES) -> AddressLabels:
 
 
 def test_a_label_says_its_kind_and_its_sources(tmp_path: Path) -> None:
-    found = labels(tmp_path)
+    all_labels = labels(tmp_path)
     texts = {
         (chain, address): label.text
         for chain in ("base", "ethereum")
         for address in (ONE, TWO, THREE, FOUR)
-        if (label := found.find(address, chain, "evm")) is not None
+        if (label := all_labels.find(address, chain, "evm")) is not None
     }
     assert texts == {
         ("base", ONE): "gate-io (exchange, DefiLlama)",
@@ -42,7 +42,7 @@ def test_a_label_says_its_kind_and_its_sources(tmp_path: Path) -> None:
         ("base", THREE): "Magic Eden (spender, Revoke.cash)",
         ("ethereum", THREE): "Magic Eden (spender, Revoke.cash)",
     }
-    assert found.find(THREE, "solana", "solana") is None
+    assert all_labels.find(THREE, "solana", "solana") is None
 
 
 def test_without_the_file_there_are_no_labels_and_a_wrong_one_is_an_error(tmp_path: Path) -> None:
@@ -55,10 +55,10 @@ def test_our_own_names_come_before_those_of_lists() -> None:
     system = System(Settings())
     permit2 = system.permit2("ethereum")[0]
     with (CONFIGS / "labels.csv").open(newline="", encoding="utf-8") as file:
-        listed = next(row for row in csv.DictReader(file) if row["chain"] == "ethereum" and row["kind"] == "exchange")
-    names = system.labels("ethereum", [permit2, listed["address"], FOUR])
-    assert names.keys() == {permit2, listed["address"]}
-    assert names[listed["address"]] == f"{listed['label']} (exchange, DefiLlama)"
+        exchange = next(row for row in csv.DictReader(file) if row["chain"] == "ethereum" and row["kind"] == "exchange")
+    names = system.labels("ethereum", [permit2, exchange["address"], FOUR])
+    assert names.keys() == {permit2, exchange["address"]}
+    assert names[exchange["address"]] == f"{exchange['label']} (exchange, DefiLlama)"
     assert "(" not in names[permit2]
 
 

@@ -1,4 +1,4 @@
-"""What is done beside a follower, and when."""
+"""Maintenance next to a follower: its steps and their times."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def chain(tmp_path: Path) -> Chain:
 
 
 async def test_files_are_not_deleted_while_others_are_merged(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    deeds: list[str] = []
+    steps: list[str] = []
 
     def slow(name: str) -> Callable[[Maintenance], None]:
         def work(_: Maintenance) -> None:
-            deeds.append(f"{name} begins")
+            steps.append(f"{name} begins")
             time.sleep(0.05)
-            deeds.append(f"{name} ends")
+            steps.append(f"{name} ends")
 
         return work
 
     monkeypatch.setattr(Maintenance, "merge", slow("merge"))
     monkeypatch.setattr(Maintenance, "delete_replaced", slow("vacuum"))
     await asyncio.gather(chain.maintenance.materialise_due(), chain.maintenance.vacuum())
-    assert deeds == ["merge begins", "merge ends", "vacuum begins", "vacuum ends"]
+    assert steps == ["merge begins", "merge ends", "vacuum begins", "vacuum ends"]
 
 
 def test_a_history_waits_until_half_an_hour_of_blocks_is_pending(chain: Chain) -> None:
@@ -74,8 +74,8 @@ def test_a_history_waits_until_half_an_hour_of_blocks_is_pending(chain: Chain) -
     assert chain.lake.count(ACCOUNT_TRANSFERS) >= 1800
     assert chain.maintenance.due_histories() == []
     chain.add(1700)
-    again = Maintenance(chain.lake, chain.tail, "a", 1000, 1)
-    assert again.due_histories() == [], "a process that begins anew does not begin to materialise"
+    restarted = Maintenance(chain.lake, chain.tail, "a", 1000, 1)
+    assert restarted.due_histories() == [], "a process that begins anew does not begin to materialise"
 
 
 def test_a_history_does_not_wait_when_many_rows_are_pending(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,8 +103,8 @@ def test_after_any_time_an_account_has_few_files(chain: Chain, monkeypatch: pyte
         assert len(chain.lake.entries(BLOCKS)) <= maintenance.MAX_SMALL
         assert chain.lake.count(BLOCKS) == chain.lake.count(TRANSFERS) == rows
     materialise.materialise(chain.lake, chain.tail, "a", ("account_transfers",))
-    once = materialise.rebuild_history(chain.lake, chain.tail, "a", "account_transfers")
-    assert chain.lake.count(ACCOUNT_TRANSFERS) == once
+    row_count = materialise.rebuild_history(chain.lake, chain.tail, "a", "account_transfers")
+    assert chain.lake.count(ACCOUNT_TRANSFERS) == row_count
 
 
 def test_there_is_nothing_to_do_in_an_empty_lake(chain: Chain) -> None:

@@ -18,12 +18,12 @@ def test_nothing_is_foretold_before_anything_is_done() -> None:
 
 
 def test_counts_add_up_and_requests_are_as_told() -> None:
-    seen = []
-    progress = Progress(ManualClock(), 100, on_change=lambda progress: seen.append(progress.blocks))
+    block_counts = []
+    progress = Progress(ManualClock(), 100, on_change=lambda progress: block_counts.append(progress.blocks))
     progress.add(blocks=10, events=5, requests=3)
     progress.add(blocks=20, events=1, restored=2, requests=7)
     assert (progress.blocks, progress.events, progress.restored, progress.requests) == (30, 6, 2, 7)
-    assert seen == [10, 30]
+    assert block_counts == [10, 30]
 
 
 @pytest.mark.parametrize("chunk_s", [0.01, 0.4, 3.0, 15.0, 60.0])
@@ -80,18 +80,18 @@ def test_a_run_that_slows_down_is_foretold_by_what_it_does_lately() -> None:
 def test_a_short_run_is_foretold_once_two_rounds_are_back(
     width: int, alone: bool, chunks: int, warm_up_s: float
 ) -> None:
-    """The first goes alone and is slow; then so many at once, each waiting by itself, or all for one processor."""
+    """Run the first chunk alone and slowly; then many at once, each waiting by itself, or all for one processor."""
     clock, chance = ManualClock(), random.Random(width)
     progress, foretold = Progress(clock, chunks * 100), []
     flying: list[float] = []
-    left, free_s, start_s = chunks, clock.now_s, clock.now_s
+    chunks_left, free_s, start_s = chunks, clock.now_s, clock.now_s
     for at in range(chunks):
-        while left and len(flying) < (width if at else 1):
+        while chunks_left and len(flying) < (width if at else 1):
             progress.begin(100)
             took_s = chance.uniform(0.45, 0.55) if at else warm_up_s
             free_s = max(free_s, clock.now_s) + took_s
             flying.append(free_s if alone else clock.now_s + took_s)
-            left -= 1
+            chunks_left -= 1
         clock.now_s = max(clock.now_s, flying.pop(0))
         progress.add(blocks=100, is_started=True)
         foretold.append(clock.now_s + (progress.eta_s or 0.0) - start_s)

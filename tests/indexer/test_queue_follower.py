@@ -91,35 +91,35 @@ def settings(folder: Path, live: LiveChain, tail: str = "") -> Path:
 
 @asynccontextmanager
 async def system(config: Path) -> AsyncIterator[System]:
-    made = System(load(config))
+    index_system = System(load(config))
     try:
-        yield made
+        yield index_system
     finally:
-        await made.close()
+        await index_system.close()
 
 
-def rows(made: System, last: int) -> dict[str, Counter[str]]:
+def rows(index_system: System, last: int) -> dict[str, Counter[str]]:
     """Count the rows of lake and tail up to a height, as text, by table."""
-    counted = {}
+    row_counts = {}
     for name in FETCHED:
-        final = made.lake.window(TABLES[name], KEY, Span(0, last))
-        fresh = arrow_ipc.load((stream for _, stream in made.tail.rows(KEY, name, 0, last)), TABLES[name])
-        counted[name] = Counter(repr(sorted(row.items())) for row in pa.concat_tables([final, fresh]).to_pylist())
-    return counted
+        final = index_system.lake.window(TABLES[name], KEY, Span(0, last))
+        fresh = arrow_ipc.load((stream for _, stream in index_system.tail.rows(KEY, name, 0, last)), TABLES[name])
+        row_counts[name] = Counter(repr(sorted(row.items())) for row in pa.concat_tables([final, fresh]).to_pylist())
+    return row_counts
 
 
-def is_indexed(made: System, last: int) -> bool:
+def is_indexed(index_system: System, last: int) -> bool:
     """Return True if all blocks up to a height are indexed."""
-    return not Spans([Span(0, last)]) - made.tail.indexed_ranges(KEY, "transfers")
+    return not Spans([Span(0, last)]) - index_system.tail.indexed_ranges(KEY, "transfers")
 
 
-def holder(made: System) -> tuple[int, int]:
-    """How often a worker began to follow, and the process of the last one; zeros before the first."""
-    found = made.tail._read("SELECT epoch, holder FROM holders WHERE name = ?", f"{KEY}.follow")
-    return (int(found[0][0]), int(str(found[0][1]).split()[1])) if found else (0, 0)
+def holder(index_system: System) -> tuple[int, int]:
+    """Return how many followers began, and the process of the last one; zeros before the first."""
+    holders = index_system.tail._read("SELECT epoch, holder FROM holders WHERE name = ?", f"{KEY}.follow")
+    return (int(holders[0][0]), int(str(holders[0][1]).split()[1])) if holders else (0, 0)
 
 
-async def until(is_true: Callable[[], bool]) -> None:
+async def wait_until(is_true: Callable[[], bool]) -> None:
     async with asyncio.timeout(LIMIT_S):
         while not is_true():  # noqa: ASYNC110 - stores that other processes write
             await asyncio.sleep(0.1)
@@ -144,9 +144,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def worker(config: Path, url: str) -> AsyncIterator[asyncio.Task[None]]:
-    """A worker of the queue with stores of its own, in this process."""
-    async with system(config) as made, opened(url) as queue:
-        running = asyncio.create_task(QueueWorker(made, queue, look_every_s=0.2).run())
+    """Run a worker of the queue with separate stores, in this process."""
+    async with system(config) as index_system, opened(url) as queue:
+        running = asyncio.create_task(QueueWorker(index_system, queue, look_every_s=0.2).run())
         try:
             yield running
         finally:
@@ -169,17 +169,17 @@ async def test_the_head_is_followed_while_older_ranges_are_indexed(
     async with system(config) as shared:
         url = shared.settings.tail_url
         async with worker(config, url) as first, worker(config, url):
-            await until(lambda: (top := shared.tail.top(KEY)) is not None and top.height == live.node.height)
+            await wait_until(lambda: (top := shared.tail.top(KEY)) is not None and top.height == live.node.height)
             assert not is_indexed(shared, 10), "older ranges wait"
             await asyncio.wait_for(reading.wait(), LIMIT_S)
             live.grow(5)
-            await until(lambda: (top := shared.tail.top(KEY)) is not None and top.height == live.node.height)
+            await wait_until(lambda: (top := shared.tail.top(KEY)) is not None and top.height == live.node.height)
             goes_on.set()
-            await until(lambda: is_indexed(shared, live.node.height))
+            await wait_until(lambda: is_indexed(shared, live.node.height))
             first.cancel()  # whichever of the two follows
             await asyncio.gather(first, return_exceptions=True)
             live.grow(30)
-            await until(lambda: is_indexed(shared, live.node.height))
+            await wait_until(lambda: is_indexed(shared, live.node.height))
         await assert_equal_to_an_undisturbed_index(shared, live, tmp_path / "alone")
 
 
@@ -190,19 +190,19 @@ async def test_a_reorganisation_of_final_blocks_is_undone_by_the_worker_that_fol
     before = live.node.rpc("evm_snapshot")
     live.grow(60)
     async with system(config) as shared, worker(config, shared.settings.tail_url):
-        await until(lambda: is_indexed(shared, live.node.height))
+        await wait_until(lambda: is_indexed(shared, live.node.height))
         live.node.rpc("evm_revert", before)
         for _ in range(40):
             live.grow()
         head = live.node.height
         hash_ = live.node.rpc("eth_getBlockByNumber", hex(head), False)["hash"]
-        await until(lambda: (top := shared.tail.top(KEY)) is not None and top.hash == hash_)
-        await until(lambda: is_indexed(shared, head))
+        await wait_until(lambda: (top := shared.tail.top(KEY)) is not None and top.hash == hash_)
+        await wait_until(lambda: is_indexed(shared, head))
         await assert_equal_to_an_undisturbed_index(shared, live, tmp_path / "alone")
 
 
 class IdleFollower:
-    """Replaces the steps of followers by steps that read and write nothing, as if another worker were always faster."""
+    """Replace the steps of followers by steps that read and write nothing, as if another worker were always faster."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps = 0
@@ -223,7 +223,7 @@ class IdleFollower:
     async def until_next_step(self) -> None:
         """Wait for one more step."""
         count = self.steps
-        await until(lambda: self.steps > count)
+        await wait_until(lambda: self.steps > count)
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ async def test_a_worker_that_was_frozen_leaves_the_chain_to_the_one_that_took_it
         with ExitStack() as stack:
             take_the_lock_of_a_frozen_process(stack, second.tail, monkeypatch)
             count = idle.steps
-            await until(
+            await wait_until(
                 lambda: "not followed: tail: the lock local.follow was lost" in caplog.text or idle.steps > count
             )
             assert idle.steps == count, "it reads the chain no more"
@@ -277,7 +277,7 @@ async def test_a_follower_that_waits_for_its_store_says_why_once(
         assert "not followed" not in caplog.text
         await asyncio.to_thread(machine.stop)
         try:
-            await until(lambda: "local: not followed: tail: " in caplog.text)
+            await wait_until(lambda: "local: not followed: tail: " in caplog.text)
         finally:
             await asyncio.to_thread(machine.start)
         await idle.until_next_step()
@@ -318,7 +318,7 @@ async def test_killed_and_frozen_workers_lose_and_double_nothing(
             assert holder(shared)[0] > 1, "another worker followed"
             assert all(each.poll() is None for each in workers), "a worker that wakes up goes on"
             live.grow(40)
-            await until(lambda: is_indexed(shared, live.node.height))
+            await wait_until(lambda: is_indexed(shared, live.node.height))
             await assert_equal_to_an_undisturbed_index(shared, live, tmp_path / "alone")
     finally:
         for each in workers:

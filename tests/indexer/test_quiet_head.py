@@ -1,4 +1,4 @@
-"""What following accounts costs at the head of a real node: nothing more, where nobody names them."""
+"""Following accounts at the head of a real node costs nothing more if no block names them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def subject() -> Iterator[EvmSubject]:
 async def test_a_quiet_block_costs_one_read_of_balances_more_however_many_accounts_are_followed(
     subject: EvmSubject, tmp_path: Path
 ) -> None:
-    """The bloom filter of its header says that no log names them. That no coins moved, only balances can say."""
+    """Check the bloom filter of its header: no log names them. Only balances show that no coins moved."""
     alice, bob = (subject.deployment.accounts[name].lower() for name in ("alice", "bob"))
     costs, calls = {}, dict[str, Counter[str]]()
     for name, accounts in (("nobody", []), ("alice", [alice]), ("both", [alice, bob])):
@@ -37,10 +37,10 @@ async def test_a_quiet_block_costs_one_read_of_balances_more_however_many_accoun
             await follower.step()
             subject.mine(1)
             before, (health,) = indexed.chain.requests, indexed.chain.health()
-            asked = Counter(health.cost.calls)
+            calls_before = Counter(health.cost.calls)
             await follower.step()
             costs[name] = indexed.chain.requests - before
-            calls[name] = Counter(indexed.chain.health()[0].cost.calls) - asked
+            calls[name] = Counter(indexed.chain.health()[0].cost.calls) - calls_before
             for account in accounts:
                 assert indexed_for(indexed.tail, KEY, "transfers", account) == Spans([Span(0, subject.height)])
                 assert indexed_for(indexed.tail, KEY, "transactions", account) == Spans([Span(0, subject.height)])

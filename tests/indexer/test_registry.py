@@ -28,8 +28,8 @@ def write(folder: Path, **files: str) -> Path:
 
 
 def test_protocols_are_found_by_chain_and_by_contract(tmp_path: Path) -> None:
-    other = f'key = "lido"\nname = "lido"\ncontracts.base.a = ["{ONE}"]\ncontracts.ethereum = {{b = ["{TWO}"]}}\n'
-    registry = load([write(tmp_path, lido=other, aave3=GOOD)], CHAINS)
+    other_toml = f'key = "lido"\nname = "lido"\ncontracts.base.a = ["{ONE}"]\ncontracts.ethereum = {{b = ["{TWO}"]}}\n'
+    registry = load([write(tmp_path, lido=other_toml, aave3=GOOD)], CHAINS)
     assert [each.key for each in registry.on("ethereum")] == ["aave3", "lido"]
     assert [each.key for each in registry.on("base")] == ["lido"]
     assert registry.on("linea") == ()
@@ -51,7 +51,7 @@ def test_documents_are_told_names_and_pictures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("key =", "aave3.toml: Invalid value"),
         ('key = "aave3"\nname = "Aave"', "missing required field `contracts`"),
@@ -71,15 +71,15 @@ def test_documents_are_told_names_and_pictures(tmp_path: Path) -> None:
         (GOOD + 'images.huge = "https://x.example/a.png"', "images.huge: pictures are"),
     ],
 )
-def test_a_mistake_is_told_with_its_file_and_key(tmp_path: Path, text: str, words: str) -> None:
+def test_a_mistake_is_told_with_its_file_and_key(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(BadSettings) as caught:
         load([write(tmp_path, aave3=text)], CHAINS)
     assert str(caught.value).startswith("aave3.toml: ")
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "address", "words"),
+    ("kind", "address", "message"),
     [
         ("solana", SOLANA, ""),
         ("solana", ONE, f"'{ONE}' is no contract's Solana address (base58)"),
@@ -93,14 +93,14 @@ def test_a_mistake_is_told_with_its_file_and_key(tmp_path: Path, text: str, word
         ("without_rules", "anything", ""),
     ],
 )
-def test_an_address_is_one_of_the_kind_of_its_chain(tmp_path: Path, kind: str, address: str, words: str) -> None:
-    folder, known = write(tmp_path, aave3=GOOD.replace(ONE, address)), {"ethereum": kind}
-    if not words:
-        assert load([folder], known).on("ethereum")
+def test_an_address_is_one_of_the_kind_of_its_chain(tmp_path: Path, kind: str, address: str, message: str) -> None:
+    folder, kinds_by_chain = write(tmp_path, aave3=GOOD.replace(ONE, address)), {"ethereum": kind}
+    if not message:
+        assert load([folder], kinds_by_chain).on("ethereum")
         return
     with pytest.raises(BadSettings) as caught:
-        load([folder], known)
-    assert words in str(caught.value)
+        load([folder], kinds_by_chain)
+    assert message in str(caught.value)
 
 
 TRON = "TGjYzgCyPobsNS9n6WcbdLVR9dH7mWqFx7"
@@ -116,16 +116,16 @@ def test_families_of_another_kind_read_chains_whose_kind_says_so(
     text = f'key = "just"\nname = "Just"\nfamilies = ["{family}"]\n[contracts.tron]\n{role or "program"} = ["{TRON}"]\n'
     (tmp_path / "just.toml").write_text(text)
     kinds = {"tron": "tron", "solana": "solana", "ethereum": "evm"}
-    known = load([tmp_path], kinds)
+    registry = load([tmp_path], kinds)
     if not fits:
         with pytest.raises(BadSettings, match="reads chains of the kind solana, and tron is of the kind tron"):
-            add_packages(known, installed(), kinds, ())
+            add_packages(registry, installed(), kinds, ())
         return
-    add_packages(known, installed(), kinds, ())
+    add_packages(registry, installed(), kinds, ())
     families = {each.name: each for package in installed() for each in package.families}
-    (row,) = known.rows("tron", "tron", families)
+    (row,) = registry.rows("tron", "tron", families)
     assert (row.protocol, dict(row.contracts)) == ("just", {"comptroller": (TRON,)})
-    assert not known.rows("ethereum", "evm", families)
+    assert not registry.rows("ethereum", "evm", families)
 
 
 @pytest.mark.parametrize("key", ["wallet", "Aave3", "aave-3", "3aave", "a" * 33])
@@ -167,7 +167,7 @@ SWAP = f'key = "swap"\nname = "Swap"\nfamilies = ["uniswap_v2"]\n{{}}[contracts.
 
 
 @pytest.mark.parametrize(
-    ("more", "roles", "words"),
+    ("extra", "roles", "message"),
     [
         ("", f'router = ["{TWO}"]', "contracts.base.router: no decoder reads this role (name it in `labels`"),
         ("", f'factori = ["{TWO}"]', "no decoder reads this role (did you mean `factory`?)"),
@@ -176,12 +176,12 @@ SWAP = f'key = "swap"\nname = "Swap"\nfamilies = ["uniswap_v2"]\n{{}}[contracts.
         ('options.x = "1/6"\n', "", "options.x: no decoder reads this option (remove it)"),
     ],
 )
-def test_a_role_or_option_that_no_decoder_reads_is_told(tmp_path: Path, more: str, roles: str, words: str) -> None:
-    write(tmp_path, swap=SWAP.format(more, roles))
+def test_a_role_or_option_that_no_decoder_reads_is_told(tmp_path: Path, extra: str, roles: str, message: str) -> None:
+    write(tmp_path, swap=SWAP.format(extra, roles))
     with pytest.raises(BadSettings) as caught:
         _ = System(Settings(protocols=str(tmp_path))).registry
     assert str(caught.value).startswith("swap.toml: ")
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_family_that_finds_nobody_by_a_file_is_told(tmp_path: Path) -> None:
@@ -194,12 +194,12 @@ def test_every_shipped_protocol_is_read_or_its_undecoded_contracts_are_named() -
     registry = System(Settings()).registry
     without = [each for each in registry.protocols if not each.families]
     assert {each.key for each in without} >= {"bubblegum", "rocketpool"}
-    silent = [each for each in without if not each.undecoded]  # names alone: what lies in them is nobody's position
+    silent = [each for each in without if not each.undecoded]  # names alone: they hold no positions
     assert {each.key for each in silent if each.contracts.keys() != {"solana"}} == {"beacon", "gnosis_bridge"}
     rocket = next(each for each in without if each.key == "rocketpool")
-    named = registry.undecoded("ethereum")
-    assert {rocket.contracts["ethereum"][role][0] in named for role in rocket.undecoded} == {True}
-    assert {rocket.contracts["ethereum"][role][0] in named for role in rocket.labels} == {False}
+    undecoded = registry.undecoded("ethereum")
+    assert {rocket.contracts["ethereum"][role][0] in undecoded for role in rocket.undecoded} == {True}
+    assert {rocket.contracts["ethereum"][role][0] in undecoded for role in rocket.labels} == {False}
 
 
 HEADER = "protocol,name,family,chain,role,address\n"
@@ -217,14 +217,14 @@ def test_a_row_of_forks_is_a_protocol_like_one_with_a_file(tmp_path: Path) -> No
 
 
 def test_what_a_file_names_is_no_forks_and_a_fork_without_contracts_is_none(tmp_path: Path) -> None:
-    taken = f"pan,Pan Swap,uniswap_v2,ethereum,factory,{ONE}\naave3,Aave,uniswap_v2,base,factory,{TWO}\n"
-    (write(tmp_path, aave3=GOOD) / "forks.csv").write_text(HEADER + taken)
+    fork_rows = f"pan,Pan Swap,uniswap_v2,ethereum,factory,{ONE}\naave3,Aave,uniswap_v2,base,factory,{TWO}\n"
+    (write(tmp_path, aave3=GOOD) / "forks.csv").write_text(HEADER + fork_rows)
     registry = load([tmp_path], CHAINS)
     assert [(each.key, each.name) for each in registry.protocols] == [("aave3", "Aave V3")]
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "the first line is not"),
         (HEADER + FORK.replace(TWO, ""), "forks.csv:2: not the 6 values"),
@@ -237,8 +237,8 @@ def test_what_a_file_names_is_no_forks_and_a_fork_without_contracts_is_none(tmp_
         (HEADER + FORK + FORK.replace("Pan Swap", "Pot Swap").replace(TWO, ONE), "forks.csv:3: pan is Pan Swap"),
     ],
 )
-def test_a_line_of_forks_that_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
+def test_a_line_of_forks_that_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "forks.csv").write_text(text)
     with pytest.raises(BadSettings) as raised:
         forks_of(tmp_path / "forks.csv", CHAINS)
-    assert words in str(raised.value)
+    assert message in str(raised.value)

@@ -1,4 +1,4 @@
-"""A chain that left its final past halts visibly, forgets no more than it must, and is then as indexed from scratch."""
+"""After a chain left its final past, indexing halts visibly, drops only what it must, and then equals a fresh index."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def live(living: EvmSubject, tmp_path: Path) -> AsyncIterator[Index]:
         yield live
 
 
-def settled(live: Index, **settings: Any) -> None:
+def set_settings(live: Index, **settings: Any) -> None:
     live.chain.settings = msgspec.structs.replace(live.chain.settings, **settings)
 
 
@@ -96,7 +96,7 @@ async def test_a_past_that_is_there_after_all_costs_nothing(live: Index) -> None
 @pytest.mark.slow("other limits, each on a chain of its own", fast=["settings2"])
 @pytest.mark.parametrize("settings", [{"reorg_depth": 0}, {"reorg_depth": 5}, {"reorg_depth": 18}])
 async def test_no_more_than_the_operator_allows(living: EvmSubject, live: Index, settings: dict[str, int]) -> None:
-    settled(live, **settings)
+    set_settings(live, **settings)
     before, anchor = live.read_all(), live.tail.anchor(live.key)
     living.reorg(DEEPER)  # 20 blocks of what was final
     with pytest.raises(DeepReorg, match=rf"more than reorg_depth \({settings['reorg_depth']}\) blocks are gone"):
@@ -105,7 +105,7 @@ async def test_no_more_than_the_operator_allows(living: EvmSubject, live: Index,
 
 
 async def test_exactly_what_the_operator_allows(living: EvmSubject, live: Index) -> None:
-    settled(live, reorg_depth=20)
+    set_settings(live, reorg_depth=20)
     living.reorg(DEEPER)
     assert await recover_reorg(live.chain, live.lake, live.tail) == living.height - DEEPER + 1
 
@@ -120,29 +120,29 @@ async def test_without_the_hashes_of_its_blocks_it_stays_halted(living: EvmSubje
         assert live.read_all() == before
 
 
-def telling(live: Index, *words: str) -> list[Endpoint]:
+def telling(live: Index, *answers: str) -> list[Endpoint]:
     """Have as many endpoints as words say "ours", or something else, about the last final block."""
     anchor = live.tail.anchor(live.key)
     assert anchor is not None
     node = live.chain.node
-    asked: list[Endpoint] = [
-        EvmEndpoint(f"http://{k}.test", HttpTransport(), live.environment) for k, _ in enumerate(words)
+    endpoints: list[Endpoint] = [
+        EvmEndpoint(f"http://{k}.test", HttpTransport(), live.environment) for k, _ in enumerate(answers)
     ]
-    node.endpoints += asked
-    said = [anchor.hash if word == "ours" else f"0x{word}" for word in words]
+    node.endpoints += endpoints
+    said = [anchor.hash if name == "ours" else f"0x{name}" for name in answers]
 
     async def hashes(height: int) -> dict[Endpoint, str]:
         assert height == anchor.height
-        return dict(zip(asked, said, strict=True))
+        return dict(zip(endpoints, said, strict=True))
 
     node.hashes = hashes  # type: ignore[method-assign]
-    return asked
+    return endpoints
 
 
 @pytest.mark.slow("other answers, each on a chain of its own", fast=["words0"])
-@pytest.mark.parametrize("words", [("ours", "theirs"), ("theirs", "others"), ()])
-async def test_nothing_is_forgotten_while_endpoints_do_not_agree(live: Index, words: tuple[str, ...]) -> None:
-    telling(live, *words)
+@pytest.mark.parametrize("answers", [("ours", "theirs"), ("theirs", "others"), ()])
+async def test_nothing_is_forgotten_while_endpoints_do_not_agree(live: Index, answers: tuple[str, ...]) -> None:
+    telling(live, *answers)
     before = live.read_all()
     with pytest.raises(Unavailable, match="do not agree about final block"):
         await recover_reorg(live.chain, live.lake, live.tail)
@@ -177,9 +177,9 @@ async def working(live: Index, clock: ManualClock) -> AsyncIterator[Worker]:
             await task
 
 
-async def until(what: Callable[[], object]) -> None:
+async def wait_until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(30):
-        while not what():  # noqa: ASYNC110 (what is waited for tells nobody)
+        while not condition():  # noqa: ASYNC110 (the condition has no event)
             await asyncio.sleep(0.02)
 
 
@@ -201,7 +201,7 @@ def test_a_process_that_does_not_index_a_chain_exports_no_head_of_it(tmp_path: P
 
 
 class Steps(ManualClock):
-    """Sleeps last until somebody lets them end; short ones end by themselves."""
+    """Sleeps that last until the test ends them; short ones end by themselves."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -219,16 +219,16 @@ async def test_a_worker_halts_visibly_and_goes_on_by_itself(
 ) -> None:
     clock = Steps()
     async with working(live, clock) as worker:
-        await until(lambda: worker.status[live.key].indexed == living.height)
+        await wait_until(lambda: worker.status[live.key].indexed == living.height)
         with caplog.at_level(logging.WARNING, "chainfolio.index"):
             living.reorg(DEEPER)
             living.mine(1)
-            await until(lambda: worker.status[live.key].halted)
+            await wait_until(lambda: worker.status[live.key].halted)
             assert "finalised block" in worker.status[live.key].halted
             assert f'chainfolio_halted{{chain="{live.key}"}} 1.0' in exported(worker)
             clock.heals.set()
-            await until(lambda: worker.status[live.key].recovered_reorgs)
-            await until(lambda: worker.status[live.key].indexed == living.height)
+            await wait_until(lambda: worker.status[live.key].recovered_reorgs)
+            await wait_until(lambda: worker.status[live.key].indexed == living.height)
         status = worker.status[live.key]
         assert (status.halted, status.problem, status.recovered_reorgs) == ("", "", 1)
         text = exported(worker)
@@ -241,15 +241,15 @@ async def test_a_worker_halts_visibly_and_goes_on_by_itself(
 
 
 async def test_a_worker_that_may_not_heal_stays_halted_with_the_reason(living: EvmSubject, live: Index) -> None:
-    settled(live, reorg_depth=3)
+    set_settings(live, reorg_depth=3)
     clock = Steps()
     clock.heals.set()
     before = live.stored("blocks")
     async with working(live, clock) as worker:
-        await until(lambda: worker.status[live.key].indexed == living.height)
+        await wait_until(lambda: worker.status[live.key].indexed == living.height)
         living.reorg(DEEPER)
         living.mine(1)
-        await until(lambda: "reorg_depth" in worker.status[live.key].halted)
+        await wait_until(lambda: "reorg_depth" in worker.status[live.key].halted)
         assert worker.status[live.key].recovered_reorgs == 0
         assert f'chainfolio_halted{{chain="{live.key}"}} 1.0' in exported(worker)
     assert live.stored("blocks") == before

@@ -1,4 +1,4 @@
-"""The tables decoded again are a question to the datasets; rows of a chain that cannot restore pass as they are."""
+"""Decoding tables again is up to the datasets; rows of a chain that cannot restore stay unchanged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_rows_of_a_chain_that_cannot_restore_pass_as_they_are() -> None:
     collected = await chain.collect(Span(0, subject.ledger.head.height), ("transfers", "native"))
     stored = {"transfers": collected.tables["transfers"]}
     assert len(stored["transfers"])
-    again = reprocess.decoded(chain, stored)
-    assert again.keys() == stored.keys()
-    assert again["transfers"].equals(stored["transfers"])
+    decoded = reprocess.decoded(chain, stored)
+    assert decoded.keys() == stored.keys()
+    assert decoded["transfers"].equals(stored["transfers"])
     await chain.close()

@@ -51,24 +51,24 @@ steps = st.lists(
 
 
 def plain(subject: InventedSubject, indexed: Invented) -> list[Row]:
-    """What ought to be stored, by the indexed ranges and a plain reading of the ledger, row by row."""
+    """Return the expected rows, by the indexed ranges and a plain reading of the ledger, row by row."""
     ranges = {name: indexed.tail.ranges_by_filter(KEY, name) for name in DATASETS}
 
     def is_indexed(row: Row) -> bool:
-        found = ranges["transfers" if row["token"] else "native"]
+        ranges_by_filter = ranges["transfers" if row["token"] else "native"]
         filters = ("", row["token"], *(f"account:{row[side]}" for side in ("sender", "recipient")))
-        return any(row["height"] in found.get(each, Spans()) for each in filters)
+        return any(row["height"] in ranges_by_filter.get(each, Spans()) for each in filters)
 
     return in_order([row for row in subject.rows(Span(0, subject.height))["transfers"] if is_indexed(row)])
 
 
 def by_account(rows: Sequence[Row]) -> list[tuple[object, ...]]:
     """Transfers once for each side, as keys of `account_transfers`."""
-    place = ("height", "tx_index", "item")
+    position = ("height", "tx_index", "item")
     sides = [
-        (row[side], way, *(row[name] for name in place))
+        (row[side], direction, *(row[name] for name in position))
         for row in rows
-        for side, way in (("sender", "out"), ("recipient", "in"))
+        for side, direction in (("sender", "out"), ("recipient", "in"))
     ]
     return sorted(sides)
 
@@ -110,40 +110,40 @@ def test_in_whatever_order_a_chain_contracts_and_accounts_are_indexed_every_row_
 
 
 async def whole_histories(indexed: Invented, subject: InventedSubject) -> None:
-    """What is stored is what ought to be, once, in the lake, the tail and the histories."""
+    """Check that the expected rows are stored once, in the lake, the tail and the histories."""
     assert indexed.rows("transfers") == plain(subject, indexed)
     await indexed.materialise()
     stored = in_order(indexed.stored("transfers").to_pylist())
     assert history(indexed) == by_account(stored)
-    again = rebuilt_history(indexed.lake, indexed.tail, KEY, "account_transfers")
-    made = pa.Table.from_batches(again, ACCOUNT_TRANSFERS.schema()).to_pylist()
-    assert in_order(made) == in_order(indexed.stored("account_transfers").to_pylist()), "a migration makes the same"
+    batches = rebuilt_history(indexed.lake, indexed.tail, KEY, "account_transfers")
+    rebuilt = pa.Table.from_batches(batches, ACCOUNT_TRANSFERS.schema()).to_pylist()
+    assert in_order(rebuilt) == in_order(indexed.stored("account_transfers").to_pylist()), "a migration makes the same"
     assert indexed.tail.open_batches(KEY) == []
 
 
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow("dies at more moments of the same run"))])
 async def test_accounts_that_are_killed_at_any_write_lose_and_double_nothing(tmp_path: Path, every: int) -> None:
     """Over a contract and a part of everything, so that rows are looked up on the way."""
-    moment, ended = 0, False
+    write_number, ended = 0, False
     while not ended:
-        folder = tmp_path / str(moment)
+        folder = tmp_path / str(write_number)
         async with index(SUBJECT, folder, datasets=DATASETS) as indexed:
             await indexed.fill(30, 50, ("transfers",), [next(iter(TOKENS))])
             await indexed.fill_accounts([C], 0, 60)
-            fuse = Fuse(moment)
+            fuse = Fuse(write_number)
             for store in (indexed.lake, indexed.tail):
                 mortal(store, fuse)
             with suppress(Died):
                 await indexed.fill_accounts([A, B], 0, LAST)
                 ended = True
-            fuse.left = -1
+            fuse.writes_left = -1
         async with index(SUBJECT, folder, datasets=DATASETS) as indexed:
             await indexed.fill_accounts([A, B], 0, LAST)
             await whole_histories(indexed, SUBJECT)
             for name in DATASETS:
                 assert indexed_for(indexed.tail, KEY, name, A) == Spans([Span(0, LAST)])
-        moment += every
-    assert moment > 8, "there was something to die at"
+        write_number += every
+    assert write_number > 8, "there was something to die at"
 
 
 async def test_an_account_that_is_added_is_read_alone_and_what_is_indexed_is_not_read_again(tmp_path: Path) -> None:
@@ -153,21 +153,21 @@ async def test_an_account_that_is_added_is_read_alone_and_what_is_indexed_is_not
         assert list(missing_by_account(indexed.tail, KEY, ("native",), {A: Span(0, LAST), B: Span(0, LAST)})) == [
             (Spans([Span(0, LAST)]), (B,))
         ]
-        asked: list[list[str]] = []
+        account_lists: list[list[str]] = []
         usual = indexed.chain.collect_accounts
 
         async def spied(span: Span, accounts: Sequence[str], *more: Any, **named: Any) -> SpanTables:
-            asked.append(sorted(accounts))
+            account_lists.append(sorted(accounts))
             return await usual(span, accounts, *more, **named)
 
         indexed.chain.collect_accounts = spied  # type: ignore[method-assign]
         await indexed.fill_accounts([A, B], 0, LAST)
-        assert asked == [[B]] * (2 * -(-(LAST + 1) // HEIGHTS)), "each group once, in pieces"
-        asked.clear()
+        assert account_lists == [[B]] * (2 * -(-(LAST + 1) // HEIGHTS)), "each group once, in pieces"
+        account_lists.clear()
         await indexed.fill_accounts([A, B], 0, LAST)
-        assert asked == []
+        assert account_lists == []
         await indexed.fill_accounts([A, B, C], 0, LAST)
-        assert {tuple(each) for each in asked} == {(C,)}
+        assert {tuple(each) for each in account_lists} == {(C,)}
         await whole_histories(indexed, subject)
 
 
@@ -176,8 +176,8 @@ async def test_a_budget_ends_the_work_and_the_next_run_goes_on_where_it_ended(tm
         spent = 0
         with pytest.raises(OverBudget, match="the budget of 2 requests"):
             await indexed.fill_accounts([A], 0, LAST, Budget(max_requests=2))
-        known = indexed_for(indexed.tail, KEY, "transfers", A)
-        assert known == Spans([Span(0, 2 * HEIGHTS - 1)]), "what was paid for is kept"
+        indexed_spans = indexed_for(indexed.tail, KEY, "transfers", A)
+        assert indexed_spans == Spans([Span(0, 2 * HEIGHTS - 1)]), "what was paid for is kept"
         while True:
             budget = Budget(max_requests=2)
             try:
@@ -189,13 +189,17 @@ async def test_a_budget_ends_the_work_and_the_next_run_goes_on_where_it_ended(tm
         await whole_histories(indexed, SUBJECT)
 
 
-@pytest.mark.parametrize("whole", [(), ("transfers",), DATASETS], ids=["accounts alone", "with some", "with all"])
-async def test_the_head_is_followed_for_accounts_through_reorganisations(tmp_path: Path, whole: Sequence[str]) -> None:
+@pytest.mark.parametrize(
+    "whole_datasets", [(), ("transfers",), DATASETS], ids=["accounts alone", "with some", "with all"]
+)
+async def test_the_head_is_followed_for_accounts_through_reorganisations(
+    tmp_path: Path, whole_datasets: Sequence[str]
+) -> None:
     subject = InventedSubject(BLOCKS)
     async with index(subject, tmp_path, datasets=DATASETS) as indexed:
-        indexed.datasets = ("blocks", *whole)
-        if whole:
-            await indexed.fill(0, LAST, whole)
+        indexed.datasets = ("blocks", *whole_datasets)
+        if whole_datasets:
+            await indexed.fill(0, LAST, whole_datasets)
         await indexed.fill_accounts([A, B], 0, LAST)
         for turn in range(4):
             follower = indexed.follower([A, B])
@@ -227,19 +231,19 @@ async def test_an_account_that_is_watched_later_gets_the_blocks_that_are_not_fin
 async def test_what_no_node_gives_is_not_indexed_nor_asked_for_again_unless_somebody_wants_it(tmp_path: Path) -> None:
     subject = InventedSubject(BLOCKS)
     async with index(subject, tmp_path, datasets=DATASETS) as indexed:
-        usual, asked = indexed.chain.collect_accounts, list[tuple[str, ...]]()
+        usual, dataset_lists = indexed.chain.collect_accounts, list[tuple[str, ...]]()
 
         async def poor(
             span: Span, accounts: Sequence[str], datasets: Sequence[str], *more: Any, **named: Any
         ) -> SpanTables:
-            asked.append(tuple(datasets))
-            found = await usual(span, accounts, datasets, *more, **named)
-            found.read_methods = {name: way for name, way in found.read_methods.items() if name == "transfers"}
+            dataset_lists.append(tuple(datasets))
+            result = await usual(span, accounts, datasets, *more, **named)
+            result.read_methods = {name: method for name, method in result.read_methods.items() if name == "transfers"}
             if "native" in datasets:
                 coin = indexed.chain.info.native.asset
-                found.unexplained = (UnexplainedChange(A, span.first, coin, 0, "nobody can say"),)
-            found.tables = {name: rows for name, rows in found.tables.items() if "transfers" in found.read_methods}
-            return found
+                result.unexplained = (UnexplainedChange(A, span.first, coin, 0, "nobody can say"),)
+            result.tables = {name: rows for name, rows in result.tables.items() if "transfers" in result.read_methods}
+            return result
 
         indexed.chain.collect_accounts = poor  # type: ignore[method-assign]
         indexed.datasets = ("blocks",)
@@ -248,15 +252,15 @@ async def test_what_no_node_gives_is_not_indexed_nor_asked_for_again_unless_some
             await indexed.follower([A]).step()
         assert indexed_for(indexed.tail, KEY, "transfers", A) == Spans([Span(0, subject.height)])
         assert not indexed_for(indexed.tail, KEY, "native", A)
-        asked.clear()
+        dataset_lists.clear()
         await indexed.fill_accounts([A], 0, LAST)
         await indexed.follower([A]).step()
-        assert asked == []
+        assert dataset_lists == []
         assert [each[0] for each in indexed.tail.unexplained_changes(KEY, A)][:2] == [0, HEIGHTS]
-        again = list(
+        work = list(
             missing_by_account(indexed.tail, KEY, ("transactions", "native"), {A: Span(0, LAST)}, include_unread=True)
         )
-        assert again == [(Spans([Span(0, LAST)]), (A,))]
+        assert work == [(Spans([Span(0, LAST)]), (A,))]
         indexed.chain.collect_accounts = usual  # type: ignore[method-assign]
         await indexed.fill_accounts([A], 0, LAST, again=True)
         await indexed.materialise()

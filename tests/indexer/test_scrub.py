@@ -1,4 +1,4 @@
-"""A damaged file of the lake is found, named, and made good by reading its blocks again: the rows are as they were."""
+"""A damaged file of the lake is found, named, and repaired by reading its blocks again: the rows are as before."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def subject() -> Iterator[EvmSubject]:
 
 
 @pytest.fixture(scope="module")
-def whole(subject: EvmSubject, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undamaged(subject: EvmSubject, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an index that has all tables."""
     return filled_whole(subject, tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture
-def filled(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "index"))
+def filled(undamaged: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(undamaged, tmp_path / "index"))
 
 
 def rows(indexed: Index) -> dict[str, list[Row]]:
@@ -55,13 +55,13 @@ def rows(indexed: Index) -> dict[str, list[Row]]:
 def damage(indexed: Index, table: str) -> Path:
     """One bit of the largest file of a table."""
     file = max(map(Path, indexed.lake.files(TABLES[table])), key=lambda path: path.stat().st_size)
-    whole = bytearray(file.read_bytes())
-    whole[len(whole) // 2] ^= 8
-    file.write_bytes(whole)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 8
+    file.write_bytes(content)
     return file
 
 
-def found(indexed: Index) -> list[FileCheck]:
+def damaged_files(indexed: Index) -> list[FileCheck]:
     return [
         each for each in check_files(indexed.lake, list_files(indexed.lake), lambda _: None) if each.state != "sound"
     ]
@@ -76,15 +76,15 @@ def found(indexed: Index) -> list[FileCheck]:
 async def test_a_damaged_file_is_found_and_made_good(subject: EvmSubject, filled: Path, names: tuple[str, ...]) -> None:
     async with index(subject, filled) as indexed:
         before = rows(indexed)
-        assert found(indexed) == []
+        assert damaged_files(indexed) == []
         for name in names:
             damage(indexed, name)
-        damaged = found(indexed)
+        damaged = damaged_files(indexed)
         assert {each.table for each in damaged} == set(names)
         with pytest.raises(CorruptFile):
             indexed.lake.scan(TABLES[names[0]]).collect()
         await repair(indexed.chain, indexed.lake, indexed.tail, indexed.environment, damaged)
-        assert found(indexed) == []
+        assert damaged_files(indexed) == []
         assert rows(indexed) == before
         await indexed.fill(0, 24)
         assert rows(indexed) == before, "nothing is missing from the indexed ranges, and nothing comes twice"
@@ -109,7 +109,7 @@ async def test_a_repair_that_was_killed_is_finished_by_the_next_run(
         def die(*_: object) -> None:
             raise Killed
 
-        damaged = found(indexed)
+        damaged = damaged_files(indexed)
         with monkeypatch.context() as killed:
             killed.setattr(step, die)
             with pytest.raises(Killed):
@@ -118,7 +118,7 @@ async def test_a_repair_that_was_killed_is_finished_by_the_next_run(
         progress = Progress(indexed.environment.clock, 1)
         await Collector(indexed.chain, indexed.lake, indexed.tail, indexed.environment, progress).recover()
         await indexed.materialise()
-        assert found(indexed) == []
+        assert damaged_files(indexed) == []
         assert rows(indexed) == before
 
 
@@ -132,5 +132,5 @@ async def test_the_scrub_names_a_damaged_file_and_is_healthy_after_its_repair(
             await scrub.run()
         with indexed.tail.hold(f"{KEY}.check", "it"):
             await scrub.run()  # another process does it
-        await repair(indexed.chain, indexed.lake, indexed.tail, indexed.environment, found(indexed))
+        await repair(indexed.chain, indexed.lake, indexed.tail, indexed.environment, damaged_files(indexed))
         await scrub.run()

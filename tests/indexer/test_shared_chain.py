@@ -146,9 +146,9 @@ async def test_a_range_that_does_not_link_to_the_tail_above_it_is_refused(two: T
     shared = SharedChain(two.second.chain, two.second.lake, two.second.tail, two.second.environment.clock)
     ends = await two.second.block(3), await two.second.block(4)
     shared.check_boundary(Span(3, 4), *ends)
-    other = Block(4, "0x" + "1" * 64, ends[0].hash, ends[1].time_us)
+    unlinked = Block(4, "0x" + "1" * 64, ends[0].hash, ends[1].time_us)
     with pytest.raises(BadAnswer, match="block 5 does not follow the block 4"):
-        shared.check_boundary(Span(3, 4), ends[0], other)
+        shared.check_boundary(Span(3, 4), ends[0], unlinked)
 
 
 @pytest.mark.parametrize("filters", [(), (account_filter("0x" + "1" * 40),)])
@@ -164,10 +164,10 @@ async def test_blocks_of_the_tail_are_not_committed_by_a_job(two: Two, filters: 
 
 
 async def test_a_stopped_follower_has_the_lock_until_its_thread_ends(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    follower, began, goes_on = two.first.follower(), threading.Event(), threading.Event()
+    follower, has_begun, goes_on = two.first.follower(), threading.Event(), threading.Event()
 
     def finalise(_: int) -> int:
-        began.set()
+        has_begun.set()
         goes_on.wait(30)
         return 0
 
@@ -177,7 +177,7 @@ async def test_a_stopped_follower_has_the_lock_until_its_thread_ends(two: Two, m
 
     monkeypatch.setattr(follower, "finalise", finalise)
     task = asyncio.create_task(stopped())
-    await asyncio.to_thread(began.wait)
+    await asyncio.to_thread(has_begun.wait)
     task.cancel()
     for _ in range(5):
         await asyncio.sleep(0)

@@ -58,9 +58,9 @@ class Fault:
         return self.usual(*arguments, **named)
 
 
-async def until(what: Callable[[], object]) -> None:
+async def wait_until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(30):
-        while not what():  # noqa: ASYNC110 (what is waited for tells nobody)
+        while not condition():  # noqa: ASYNC110 (the condition has no event)
             await asyncio.sleep(0.01)
 
 
@@ -76,12 +76,12 @@ async def working(live: Index) -> AsyncIterator[tuple[Worker, Engine]]:
 
 
 async def unready(engine: Engine, task: str) -> Readiness:
-    """What `/readyz` says: the chain is not healthy, for a task of it failed."""
-    found = await engine.readiness()
-    assert (found.ready, found.chains[0].healthy) == (False, False)
-    assert f"{task} failed" in (found.chains[0].reason or "")
-    assert [each.task for each in found.tasks if not each.healthy] == [task]
-    return found
+    """Return the readiness: the chain is not healthy, for a task of it failed."""
+    readiness = await engine.readiness()
+    assert (readiness.ready, readiness.chains[0].healthy) == (False, False)
+    assert f"{task} failed" in (readiness.chains[0].reason or "")
+    assert [each.task for each in readiness.tasks if not each.healthy] == [task]
+    return readiness
 
 
 def exported(engine: Engine) -> str:
@@ -100,18 +100,18 @@ async def test_a_chain_whose_indexing_failed_is_unready_and_taken_up_again(
     monkeypatch.setattr(follow.Follower, "step", lambda self: step(self))
     with evm(60) as living:
         async with index(living, tmp_path) as live, working(live) as (worker, engine):
-            await until(lambda: worker.status[live.key].indexed == living.height)
+            await wait_until(lambda: worker.status[live.key].indexed == living.height)
             step.on = True
-            await until(lambda: step.met >= 3)
+            await wait_until(lambda: step.met >= 3)
             await unready(engine, "indexing")
             assert f'chainfolio_task_healthy{{chain="{live.key}",task="indexing"}} 0.0' in exported(engine)
             assert "zz" not in caplog.text, "the words of an unexpected error may be a node's"
             step.on = False
             living.mine(3)
-            await until(lambda: worker.status[live.key].indexed == living.height)
-            await until(lambda: not engine.supervisor.problems(live.key))
-            found = await engine.readiness()
-            assert (found.ready, found.chains[0].healthy, found.chains[0].reason) == (True, True, None)
+            await wait_until(lambda: worker.status[live.key].indexed == living.height)
+            await wait_until(lambda: not engine.supervisor.problems(live.key))
+            readiness = await engine.readiness()
+            assert (readiness.ready, readiness.chains[0].healthy, readiness.chains[0].reason) == (True, True, None)
     assert "indexing of local failed (1 in a row)" in caplog.text
 
 
@@ -121,17 +121,17 @@ async def test_a_chain_whose_indexing_failed_is_unready_and_taken_up_again(
 async def test_a_derivation_that_failed_is_unready_and_begun_again(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    once = Fault(Maintenance.run_once, error)
-    monkeypatch.setattr(Maintenance, "run_once", lambda self: once(self))
+    failing_run = Fault(Maintenance.run_once, error)
+    monkeypatch.setattr(Maintenance, "run_once", lambda self: failing_run(self))
     with evm(60) as living:
         async with index(living, tmp_path) as live, working(live) as (worker, engine):
-            await until(lambda: worker.status[live.key].indexed == living.height)
-            once.on = True
-            await until(lambda: once.met >= 3)
-            found = await unready(engine, "derivation")
-            assert found.chains[0].indexed == living.height, "the head is followed all the same"
-            once.on = False
-            await until(lambda: not engine.supervisor.problems(live.key))
+            await wait_until(lambda: worker.status[live.key].indexed == living.height)
+            failing_run.on = True
+            await wait_until(lambda: failing_run.met >= 3)
+            readiness = await unready(engine, "derivation")
+            assert readiness.chains[0].indexed == living.height, "the head is followed all the same"
+            failing_run.on = False
+            await wait_until(lambda: not engine.supervisor.problems(live.key))
             assert (await engine.readiness()).ready
     assert "derivation of local failed (1 in a row)" in caplog.text
 
@@ -145,21 +145,21 @@ async def test_a_lake_that_comes_back_is_indexed_again_without_a_restart(
     check.on = True
     with evm(60) as living:
         async with index(living, tmp_path) as live, working(live) as (worker, engine):
-            await until(lambda: check.met >= 3)
+            await wait_until(lambda: check.met >= 3)
             await unready(engine, "indexing")
             assert "not the tail's" in worker.status[live.key].halted
             check.on = False
-            await until(lambda: worker.status[live.key].indexed == living.height)
-            await until(lambda: (status := worker.status[live.key]).halted == status.problem == "")
+            await wait_until(lambda: worker.status[live.key].indexed == living.height)
+            await wait_until(lambda: (status := worker.status[live.key]).halted == status.problem == "")
 
 
 async def test_derivation_is_called_off_only_when_its_thread_has_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    loop, begun, ended = asyncio.get_running_loop(), asyncio.Event(), []
+    loop, has_begun, ended = asyncio.get_running_loop(), asyncio.Event(), []
 
     def slow(*_: object) -> None:
-        loop.call_soon_threadsafe(begun.set)
+        loop.call_soon_threadsafe(has_begun.set)
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), loop).result()
         ended.append(1)
 
@@ -167,7 +167,7 @@ async def test_derivation_is_called_off_only_when_its_thread_has_ended(
     tail, jobs = Tail(tmp_path / "tail.db"), JobSchedule(Schedule(materialise=EACH_SECOND))
     maintenance = Maintenance(Lake(str(tmp_path / "lake")), tail, "a", 1, 1)
     async with jobs.running(), jobs.scheduled("materialise", maintenance.materialise_due):
-        await begun.wait()
+        await has_begun.wait()
     assert ended == [1]
     tail.close()
 
@@ -181,12 +181,12 @@ async def test_a_full_disk_is_waited_out_and_said(
     tail, jobs = Tail(tmp_path / "tail.db"), JobSchedule(Schedule(materialise=EACH_SECOND))
     supervisor, maintenance = jobs.supervisor, Maintenance(Lake(str(tmp_path / "lake")), tail, "a", 1, 1)
     async with jobs.running(), jobs.scheduled("materialise", maintenance.materialise_due):
-        await until(lambda: fault.met == 3)
+        await wait_until(lambda: fault.met == 3)
         assert supervisor.problems() == [
             "derivation failed: lake: no space left on the device (free some space; indexing resumes by itself)"
         ]
         fault.on = False
-        await until(lambda: not supervisor.problems())
+        await wait_until(lambda: not supervisor.problems())
     assert caplog.records[0].levelno == logging.ERROR
     tail.close()
 
@@ -198,12 +198,12 @@ async def test_a_state_store_that_does_not_answer_makes_the_process_unready_unti
     engine = Engine(System(Settings()), {}, supervisor)
     assert (await engine.readiness()).ready
     supervisor.every("state store", 2.0, ping)
-    await until(lambda: ping.met)
-    await until(lambda: supervisor.problems())
-    found = await engine.readiness()
-    assert (found.ready, found.tasks[0].healthy) == (False, False)
-    assert "cannot be reached" in (found.tasks[0].reason or "")
+    await wait_until(lambda: ping.met)
+    await wait_until(lambda: supervisor.problems())
+    readiness = await engine.readiness()
+    assert (readiness.ready, readiness.tasks[0].healthy) == (False, False)
+    assert "cannot be reached" in (readiness.tasks[0].reason or "")
     ping.on = False
-    await until(lambda: not supervisor.problems())
+    await wait_until(lambda: not supervisor.problems())
     assert (await engine.readiness()).ready
     await supervisor.close()

@@ -1,4 +1,4 @@
-"""Watched accounts in a process that goes on: they are taken up while it works, and requests have them watched."""
+"""Watched accounts in a running process: they are indexed while it works, and requests add them."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from tests.chains.invented.chainfolio_invented.ledger import ACCOUNTS as WALLETS
 from tests.chains.invented_subject import KEY, InventedSubject
 from tests.chains.subject import FINALITY
 from tests.indexer.test_scopes import plain, whole_histories
-from tests.indexer.test_supervised import Quick, until
+from tests.indexer.test_supervised import Quick, wait_until
 
 A, B = WALLETS[:2]
 BLOCKS = 160
 Invented = IndexOf[InventedChain]
 
 
-def system_of(live: Invented, scope: str, most: int = 10, most_of_account: int = 10, days: int = 30) -> System:
+def system_of(live: Invented, scope: str, max_accounts: int = 10, most_of_account: int = 10, days: int = 30) -> System:
     settings = msgspec.structs.replace(live.chain.settings, index=scope)
     live.chain.settings = settings
-    given = Settings(chains={KEY: settings}, accounts=Accounts([], most, most_of_account, days))
-    system = System(given, Environment(clock=Quick(1_800_000_000.0)))
+    settings_of_system = Settings(chains={KEY: settings}, accounts=Accounts([], max_accounts, most_of_account, days))
+    system = System(settings_of_system, Environment(clock=Quick(1_800_000_000.0)))
     system._lake, system._tail, system._chains = live.lake, live.tail, {KEY: live.chain}
     return system
 
@@ -62,14 +62,14 @@ async def working(live: Invented, scope: str) -> AsyncIterator[Engine]:
 
 
 def is_whole(live: Invented, subject: InventedSubject, account: str) -> Callable[[], bool]:
-    def known() -> bool:
+    def is_known() -> bool:
         return indexed_for(live.tail, KEY, "transfers", account) == Spans([Span(0, subject.height)])
 
-    return known
+    return is_known
 
 
 async def test_a_worker_takes_up_what_requests_have_watched_and_follows_it(tmp_path: Path) -> None:
-    """Of a chain of which nothing else is indexed, and a reorganisation goes through the newest block."""
+    """Index no other data of the chain, and reorganise its newest block."""
     subject = InventedSubject(BLOCKS)
     async with index(subject, tmp_path) as live:
         async with working(live, ACCOUNTS) as engine:
@@ -77,12 +77,12 @@ async def test_a_worker_takes_up_what_requests_have_watched_and_follows_it(tmp_p
             assert live.tail.all_ranges(KEY) == [], "nobody is watched yet, and nothing else is wanted"
             for account in (A, B):
                 await engine.watch("acc_1", [Account("invented", account)])
-                await until(is_whole(live, subject, account))
+                await wait_until(is_whole(live, subject, account))
                 (status,) = await engine.status([Account("invented", account)])
                 assert not status.in_progress
                 subject.reorg(3)
                 subject.trade(5, seed=len(account))
-                await until(is_whole(live, subject, account))
+                await wait_until(is_whole(live, subject, account))
         await whole_histories(live, subject)
         assert not live.tail.indexed_ranges(KEY, "transfers"), "nothing of anybody else"
         assert len(live.rows("transfers")) < len(subject.rows(Span(0, subject.height))["transfers"])
@@ -94,19 +94,19 @@ async def test_an_account_that_is_watched_while_the_whole_chain_is_indexed_is_re
     monkeypatch.setattr(collect, "BATCH_BLOCKS", 10)
     subject = InventedSubject(400)
     async with index(subject, tmp_path, span=5) as live:
-        usual, whole = live.chain.collect_accounts, list[int]()
+        usual, range_counts = live.chain.collect_accounts, list[int]()
 
         async def spied(span: Span, accounts: Sequence[str], *more: Any, **named: Any) -> SpanTables:
-            whole.append(len(live.tail.indexed_ranges(KEY, "transfers")))
+            range_counts.append(len(live.tail.indexed_ranges(KEY, "transfers")))
             return await usual(span, accounts, *more, **named)
 
         live.chain.collect_accounts = spied  # type: ignore[method-assign]
         async with working(live, EVERYTHING) as engine:
-            await until(lambda: live.tail.all_ranges(KEY))
+            await wait_until(lambda: live.tail.all_ranges(KEY))
             live.tail.watch(KEY, [WatchedAccount(A, 0)])
-            await until(is_whole(live, subject, A))
-            assert 0 < whole[0] < subject.height - FINALITY, "in the middle of the index of everything"
-            await until(lambda: live.tail.indexed_ranges(KEY, "transfers") == Spans([Span(0, subject.height)]))
+            await wait_until(is_whole(live, subject, A))
+            assert 0 < range_counts[0] < subject.height - FINALITY, "in the middle of the index of everything"
+            await wait_until(lambda: live.tail.indexed_ranges(KEY, "transfers") == Spans([Span(0, subject.height)]))
             (status,) = await engine.status([Account("invented", A)])
             assert status.transactions_us is not None
         await whole_histories(live, subject)
@@ -116,21 +116,21 @@ async def test_an_account_that_is_watched_while_the_whole_chain_is_indexed_is_re
 async def test_requests_have_no_more_accounts_watched_than_the_operator_lets_them(tmp_path: Path) -> None:
     subject = InventedSubject(BLOCKS)
     async with index(subject, tmp_path) as live:
-        system = system_of(live, ACCOUNTS, most=3, most_of_account=2)
+        system = system_of(live, ACCOUNTS, max_accounts=3, most_of_account=2)
         for owner in ("acc_1", "acc_2"):
             for wallet in WALLETS:
                 watch_accounts(system, owner, [Account("invented", wallet), Account("evm", "0x" + "1" * 40)])
                 watch_accounts(system, owner, [Account("invented", wallet)])
-        places = [
+        watched = [
             (each.owner, each.account) for each in live.tail.owned_watches(KEY, system.environment.clock.now_us())
         ]
-        assert sorted(places) == sorted([("acc_1", WALLETS[0]), ("acc_1", WALLETS[1]), ("acc_2", WALLETS[0])])
+        assert sorted(watched) == sorted([("acc_1", WALLETS[0]), ("acc_1", WALLETS[1]), ("acc_2", WALLETS[0])])
 
 
 async def test_a_subscriber_is_watched_however_many_places_others_have(tmp_path: Path) -> None:
     subject = InventedSubject(BLOCKS)
     async with index(subject, tmp_path) as live:
-        system = system_of(live, ACCOUNTS, most=1, most_of_account=1)
+        system = system_of(live, ACCOUNTS, max_accounts=1, most_of_account=1)
         now_us = system.environment.clock.now_us()
         watch_accounts(system, "acc_1", [Account("invented", each) for each in WALLETS])
         for _ in range(2):
@@ -145,7 +145,7 @@ async def test_a_subscriber_is_watched_however_many_places_others_have(tmp_path:
 async def test_a_place_that_was_synced_ends_after_its_days(tmp_path: Path) -> None:
     subject = InventedSubject(BLOCKS)
     async with index(subject, tmp_path) as live:
-        system = system_of(live, ACCOUNTS, most=1)
+        system = system_of(live, ACCOUNTS, max_accounts=1)
         clock = system.environment.clock
         assert isinstance(clock, Quick)
         watch_accounts(system, "acc_1", [Account("invented", A)])
