@@ -50,8 +50,8 @@ def test_worth_is_exactly_amount_times_price(raw: int, places: int, price: Decim
 def test_the_largest_raw_times_the_longest_price_keeps_every_digit() -> None:
     price = Decimal("9" * 78)
     value_usd = amounts.value_of(amounts.amount(MAX_RAW, 18), price)
-    whole, _, fraction = amounts.text(value_usd).partition(".")
-    assert int(whole + fraction) == MAX_RAW * int("9" * 78) // 10 ** (18 - len(fraction))
+    integer, _, fraction = amounts.text(value_usd).partition(".")
+    assert int(integer + fraction) == MAX_RAW * int("9" * 78) // 10 ** (18 - len(fraction))
     assert MAX_RAW * int("9" * 78) % 10 ** (18 - len(fraction)) == 0
 
 
@@ -76,14 +76,14 @@ def test_exact_arithmetic_leaves_the_context_of_everybody_else_alone() -> None:
 def test_text_is_plain_shortest_and_reads_back_as_the_same_number(raw: int, places: int, negative: bool) -> None:
     value = amounts.amount(raw, places)
     value = value.copy_negate() if negative else value
-    shown = amounts.text(value)
-    assert PLAIN.fullmatch(shown)
-    assert shown != "-0"
-    assert amounts.parse(shown, max_digits=400) == value
+    text = amounts.text(value)
+    assert PLAIN.fullmatch(text)
+    assert text != "-0"
+    assert amounts.parse(text, max_digits=400) == value
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "text"),
     [
         ("0", "0"),
         ("-0.000", "0"),
@@ -96,12 +96,12 @@ def test_text_is_plain_shortest_and_reads_back_as_the_same_number(raw: int, plac
         ("12E+3", "12000"),
     ],
 )
-def test_text_is_never_scientific(value: str, shown: str) -> None:
-    assert amounts.text(Decimal(value)) == shown
+def test_text_is_never_scientific(value: str, text: str) -> None:
+    assert amounts.text(Decimal(value)) == text
 
 
 @pytest.mark.parametrize(
-    "written",
+    "text",
     [
         "",
         " ",
@@ -137,30 +137,30 @@ def test_text_is_never_scientific(value: str, shown: str) -> None:
         "9" * 5_000,
     ],
 )
-def test_what_is_no_plain_number_is_refused_before_it_is_converted(written: str) -> None:
+def test_what_is_no_plain_number_is_refused_before_it_is_converted(text: str) -> None:
     with pytest.raises(ValueError, match="not a plain decimal number"):
-        amounts.parse(written)
+        amounts.parse(text)
 
 
-@pytest.mark.parametrize("written", ["9" * 120, "-" + "9" * 120, "0." + "1" * 118], ids=["whole", "minus", "point"])
-def test_a_number_has_up_to_120_characters_without_its_minus(written: str) -> None:
-    assert f"{amounts.parse(written):f}" == written
+@pytest.mark.parametrize("text", ["9" * 120, "-" + "9" * 120, "0." + "1" * 118], ids=["whole", "minus", "point"])
+def test_a_number_has_up_to_120_characters_without_its_minus(text: str) -> None:
+    assert f"{amounts.parse(text):f}" == text
     assert amounts.parse("-12.5", max_digits=4) == Decimal("-12.5")
     with pytest.raises(ValueError, match=r"not a plain decimal number: '-12\.55'"):
         amounts.parse("-12.55", max_digits=4)
 
 
 def test_a_refusal_quotes_only_the_beginning_of_what_was_written() -> None:
-    with pytest.raises(ValueError, match="not a plain") as refused:
+    with pytest.raises(ValueError, match="not a plain") as error:
         amounts.parse("9" * 1_000_000)
-    assert len(str(refused.value)) < 100
+    assert len(str(error.value)) < 100
 
 
 @given(st.text(max_size=130))
-def test_parse_gives_a_finite_number_or_refuses(written: str) -> None:
+def test_parse_gives_a_finite_number_or_refuses(text: str) -> None:
     try:
-        value = amounts.parse(written)
+        value = amounts.parse(text)
     except ValueError:
         return
     assert value.is_finite()
-    assert amounts.text(value).lstrip("-0") in written
+    assert amounts.text(value).lstrip("-0") in text

@@ -35,32 +35,32 @@ any_written = evm_written | solana_written | tron_written | tron_hex_written | s
 
 
 @given(any_written)
-def test_the_canonical_form_of_a_canonical_form_is_itself(written: str) -> None:
-    found = account(written)
-    assert account(str(found)) == found
-    assert account(found.address) == found
+def test_the_canonical_form_of_a_canonical_form_is_itself(text: str) -> None:
+    canonical = account(text)
+    assert account(str(canonical)) == canonical
+    assert account(canonical.address) == canonical
 
 
 @given(evm_written)
-def test_an_evm_address_is_lower_case_whatever_its_letters_were(written: str) -> None:
-    assert account(written) == Account("evm", written.lower())
-    assert evm_address(written) == written.lower()
-    assert account("0X" + written[2:]) == account(written)
+def test_an_evm_address_is_lower_case_whatever_its_letters_were(text: str) -> None:
+    assert account(text) == Account("evm", text.lower())
+    assert evm_address(text) == text.lower()
+    assert account("0X" + text[2:]) == account(text)
 
 
 @given(solana_written)
-def test_a_solana_address_is_written_as_it_was(written: str) -> None:
-    assert account(written) == Account("solana", written)
+def test_a_solana_address_is_written_as_it_was(text: str) -> None:
+    assert account(text) == Account("solana", text)
 
 
 @given(tron_hex_written)
-def test_a_tron_address_in_hex_is_answered_in_base58check(written: str) -> None:
-    found = account(written)
-    assert found.kind == "tron"
-    assert found.address.startswith("T")
-    assert len(found.address) == 34
-    assert base58.b58decode_check(found.address).hex() == written
-    assert account(found.address) == found
+def test_a_tron_address_in_hex_is_answered_in_base58check(text: str) -> None:
+    canonical = account(text)
+    assert canonical.kind == "tron"
+    assert canonical.address.startswith("T")
+    assert len(canonical.address) == 34
+    assert base58.b58decode_check(canonical.address).hex() == text
+    assert account(canonical.address) == canonical
 
 
 @given(st.integers(1, STARKNET_PRIME - 1))
@@ -84,9 +84,9 @@ def test_addresses_nobody_owns_are_addresses() -> None:
 
 
 @given(tron_written, st.integers(1, 33), st.sampled_from(base58.BITCOIN_ALPHABET.decode()))
-def test_one_wrong_character_in_a_tron_address_is_found(written: str, at: int, letter: str) -> None:
-    wrong = written[:at] + letter + written[at + 1 :]
-    if wrong != written:
+def test_one_wrong_character_in_a_tron_address_is_found(text: str, at: int, letter: str) -> None:
+    wrong = text[:at] + letter + text[at + 1 :]
+    if wrong != text:
         with pytest.raises(BadRequest, match=r"checksum is wrong|neither a Solana nor a Tron"):
             account(wrong)
 
@@ -130,27 +130,27 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("written", MALFORMED.values(), ids=MALFORMED.keys())
-def test_what_is_no_address_is_refused(written: str) -> None:
-    with pytest.raises(BadRequest) as refused:
-        account(written)
-    assert refused.value.field == "address"
-    assert len(refused.value.message) < 200
+@pytest.mark.parametrize("text", MALFORMED.values(), ids=MALFORMED.keys())
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest) as error:
+        account(text)
+    assert error.value.field == "address"
+    assert len(error.value.message) < 200
 
 
-@pytest.mark.parametrize("written", [*MALFORMED.values(), TRON, SYSTEM_PROGRAM, "0x" + "1" * 41])
-def test_only_an_evm_address_is_an_evm_address(written: str) -> None:
+@pytest.mark.parametrize("text", [*MALFORMED.values(), TRON, SYSTEM_PROGRAM, "0x" + "1" * 41])
+def test_only_an_evm_address_is_an_evm_address(text: str) -> None:
     with pytest.raises(BadRequest, match="is not an EVM address"):
-        evm_address(written)
+        evm_address(text)
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_an_account_or_refused(written: str) -> None:
+def test_any_text_is_an_account_or_refused(text: str) -> None:
     try:
-        found = account(written)
+        canonical = account(text)
     except BadRequest:
         return
-    assert account(str(found)) == found
+    assert account(str(canonical)) == canonical
 
 
 def test_an_account_on_a_chain_has_a_caip_10_name() -> None:
@@ -159,10 +159,10 @@ def test_an_account_on_a_chain_has_a_caip_10_name() -> None:
 
 
 @given(any_written)
-def test_every_spelling_has_the_form_that_its_kind_says_it_has(written: str) -> None:
-    rules = addresses.rules_of(account(written).kind)
-    assert re.fullmatch(rules.pattern, written)
-    assert rules.canonical(written) == account(written).address
+def test_every_spelling_has_the_form_that_its_kind_says_it_has(text: str) -> None:
+    rules = addresses.rules_of(account(text).kind)
+    assert re.fullmatch(rules.pattern, text)
+    assert rules.canonical(text) == account(text).address
 
 
 class Entry:
@@ -180,8 +180,8 @@ class Entry:
 def test_addresses_of_an_installed_kind_are_read_and_a_broken_package_hides_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def canonical(written: str) -> str | None:
-        return written.upper() if written.lower().startswith("toy:") else None
+    def canonical(text: str) -> str | None:
+        return text.upper() if text.lower().startswith("toy:") else None
 
     toy = addresses.AddressRules("toy", "Toy", "toy: + a name", "[tT][oO][yY]:.+", canonical, frozenset(["TOY:"]))
     entries = [Entry("broken", ImportError("x")), Entry("evm", None), Entry("bare", object())]
@@ -206,7 +206,7 @@ def test_addresses_of_an_installed_kind_are_read_and_a_broken_package_hides_no_o
 
 
 @pytest.mark.parametrize(
-    ("written", "canonical"),
+    ("text", "canonical"),
     [
         ("eip155:1/slip44:60", None),
         (f"eip155:1/erc20:{VITALIK}", f"eip155:1/erc20:{VITALIK.lower()}"),
@@ -215,10 +215,10 @@ def test_addresses_of_an_installed_kind_are_read_and_a_broken_package_hides_no_o
         ("tron:728126428/trc20:TR7NHqjeKQxGTCi8q8ZY4pL8otSzgjLj6t", None),
     ],
 )
-def test_an_asset_has_one_canonical_text(written: str, canonical: str | None) -> None:
-    found = asset(written)
-    assert str(found) == (canonical or written)
-    assert asset(str(found)) == found
+def test_an_asset_has_one_canonical_text(text: str, canonical: str | None) -> None:
+    parsed = asset(text)
+    assert str(parsed) == (canonical or text)
+    assert asset(str(parsed)) == parsed
 
 
 def test_the_native_coin_is_shown_with_the_zero_address() -> None:
@@ -229,7 +229,7 @@ def test_the_native_coin_is_shown_with_the_zero_address() -> None:
 
 
 @pytest.mark.parametrize(
-    "written",
+    "text",
     [
         "",
         "ether",
@@ -248,6 +248,6 @@ def test_the_native_coin_is_shown_with_the_zero_address() -> None:
         f"eip155:1/erc721:{VITALIK}/{'1' * 79}",
     ],
 )
-def test_what_is_no_asset_is_refused(written: str) -> None:
+def test_what_is_no_asset_is_refused(text: str) -> None:
     with pytest.raises(BadRequest):
-        asset(written)
+        asset(text)

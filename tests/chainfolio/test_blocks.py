@@ -24,23 +24,23 @@ def model(spans: list[Span] | Spans) -> set[int]:
 def test_spans_are_disjoint_ordered_maximal_and_hold_what_was_given(given_spans: list[Span]) -> None:
     spans = Spans(given_spans)
     assert model(spans) == model(given_spans)
-    assert all(left.last + 1 < right.first for left, right in pairwise(spans))
+    assert all(first.last + 1 < right.first for first, right in pairwise(spans))
 
 
 @given(some_spans, some_spans)
-def test_union_intersection_and_difference_are_those_of_sets(left: list[Span], right: list[Span]) -> None:
-    a, b = Spans(left), Spans(right)
+def test_union_intersection_and_difference_are_those_of_sets(first: list[Span], right: list[Span]) -> None:
+    a, b = Spans(first), Spans(right)
     assert model(a | b) == model(a) | model(b)
     assert model(a & b) == model(a) & model(b)
     assert model(a - b) == model(a) - model(b)
 
 
 @given(some_spans, some_spans)
-def test_equal_sets_of_heights_are_equal_spans(left: list[Span], right: list[Span]) -> None:
-    a, b = Spans(left), Spans(right)
+def test_equal_sets_of_heights_are_equal_spans(first: list[Span], right: list[Span]) -> None:
+    a, b = Spans(first), Spans(right)
     assert (a == b) is (model(a) == model(b))
-    assert Spans(reversed(left)) == a
-    assert hash(Spans(reversed(left))) == hash(a)
+    assert Spans(reversed(first)) == a
+    assert hash(Spans(reversed(first))) == hash(a)
     assert (a - b) | (a & b) == a
 
 
@@ -85,8 +85,8 @@ def test_spans_are_no_other_kind_of_set() -> None:
 @given(st.integers(0, 253_402_300_799_999_999))
 def test_the_time_of_a_block_is_exact_to_the_microsecond(time_us: int) -> None:
     time = Block(1, "0x", "0x", time_us).time
-    since = time - datetime(1970, 1, 1, tzinfo=UTC)
-    assert (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds == time_us
+    elapsed = time - datetime(1970, 1, 1, tzinfo=UTC)
+    assert (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds == time_us
 
 
 def test_a_set_of_very_many_heights_takes_no_room_for_each() -> None:

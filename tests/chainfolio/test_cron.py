@@ -56,9 +56,9 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("text", "words"), BAD.items())
-def test_a_wrong_expression_or_one_that_never_fires_is_refused(text: str, words: str) -> None:
-    with pytest.raises(CronError, match=words):
+@pytest.mark.parametrize(("text", "message"), BAD.items())
+def test_a_wrong_expression_or_one_that_never_fires_is_refused(text: str, message: str) -> None:
+    with pytest.raises(CronError, match=message):
         parse_cron(text)
 
 
@@ -70,7 +70,7 @@ def test_the_setting_with_a_wrong_expression_is_named(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("schedule", "message"),
     [
         (Schedule(time_zone="Europe/Nowhere"), "schedule.time_zone: `Europe/Nowhere` is no time zone"),
         (Schedule(time_zone="../etc/passwd"), "schedule.time_zone"),
@@ -80,9 +80,9 @@ def test_the_setting_with_a_wrong_expression_is_named(name: str) -> None:
         (Schedule(misfire_grace_s=0), "schedule.misfire_grace_s"),
     ],
 )
-def test_other_wrong_settings_of_the_schedule_are_named(given: Schedule, words: str) -> None:
-    with pytest.raises(BadSettings, match=words):
-        check(Settings(schedule=given))
+def test_other_wrong_settings_of_the_schedule_are_named(schedule: Schedule, message: str) -> None:
+    with pytest.raises(BadSettings, match=message):
+        check(Settings(schedule=schedule))
 
 
 def test_the_defaults_are_valid_and_variables_override_them(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a decoder returns is checked field by field: third-party code may return anything."""
+"""Fields of a decoder's result are checked one by one: third-party code may return anything."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ class Outer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     st.lists(st.tuples(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), st.integers(0, 9)))
 )
 def test_what_fits_is_read(parts: list[tuple[str, int]]) -> None:
-    written = {"parts": [{"name": name, "size": size} for name, size in parts]}
+    document = {"parts": [{"name": name, "size": size} for name, size in parts]}
     for ascii_only in (True, False):
-        found = strict(json.dumps(written, ensure_ascii=ascii_only).encode(), Outer)
-        assert [(part.name, part.size) for part in found.parts] == parts
+        outer = strict(json.dumps(document, ensure_ascii=ascii_only).encode(), Outer)
+        assert [(part.name, part.size) for part in outer.parts] == parts
 
 
 @pytest.mark.parametrize(
-    ("document", "path", "words"),
+    ("document", "path", "message"),
     [
         (b'{"parts":[],"parts":[]}', [], "`parts` is given more than once"),
         (b'{"parts":[{"name":"a","n\\u0061me":"b"}]}', [], "`name` is given more than once"),
@@ -52,11 +52,11 @@ def test_what_fits_is_read(parts: list[tuple[str, int]]) -> None:
         (b"", [], ""),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_place(document: bytes, path: list[str], words: str) -> None:
-    with pytest.raises(ValidationError) as refused:
+def test_what_does_not_fit_is_refused_with_its_place(document: bytes, path: list[str], message: str) -> None:
+    with pytest.raises(ValidationError) as error:
         strict(document, Outer)
-    assert words in str(refused.value)
-    assert not path or refused.value.path == path
+    assert message in str(error.value)
+    assert not path or error.value.path == path
 
 
 def test_a_backslash_before_zeros_is_no_nul() -> None:

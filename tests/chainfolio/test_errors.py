@@ -124,10 +124,10 @@ def test_errors_carry_fields_and_not_only_prose(name: str) -> None:
 @each
 def test_an_error_survives_the_way_to_another_process(name: str) -> None:
     error = MADE[name][0]
-    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
-        assert type(again) is type(error)
-        assert str(again) == str(error)
-        assert vars(again) == vars(error)
+    for duplicate in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(duplicate) is type(error)
+        assert str(duplicate) == str(error)
+        assert vars(duplicate) == vars(error)
 
 
 @pytest.mark.parametrize("name", sorted(MADE.keys() - UNUSED))

@@ -1,4 +1,4 @@
-"""Events as they are declared: by what they are found, and what is believed of their words."""
+"""Declarations of events: their topics, and the checks of their fields."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ PARAMETERS = st.sampled_from(sorted(VALUES)).flatmap(lambda kind: st.tuples(st.j
 
 
 @pytest.mark.parametrize(
-    "written",
+    "declaration",
     ["Transfer(address,address,uint256)", "Transfer(address indexed from, address indexed to, uint256 value)"],
 )
-def test_names_and_what_is_indexed_do_not_change_by_what_an_event_is_found(written: str) -> None:
-    assert parse_event(written).topic == TRANSFER
+def test_names_and_what_is_indexed_do_not_change_by_what_an_event_is_found(declaration: str) -> None:
+    assert parse_event(declaration).topic == TRANSFER
 
 
 @given(st.lists(PARAMETERS, max_size=3), st.lists(PARAMETERS, max_size=4), st.data())
 def test_what_was_written_is_read_wherever_it_stands(
-    topics: list[tuple[str, Any]], words: list[tuple[str, Any]], data: st.DataObject
+    topics: list[tuple[str, Any]], data_fields: list[tuple[str, Any]], data: st.DataObject
 ) -> None:
-    mixed = data.draw(st.permutations([(*each, True) for each in topics] + [(*each, False) for each in words]))
+    mixed = data.draw(st.permutations([(*each, True) for each in topics] + [(*each, False) for each in data_fields]))
     event = parse_event(f"E({', '.join(kind + ' indexed' * indexed for kind, _, indexed in mixed)})")
     logged = ["0x" + encode([kind], [value]).hex() for kind, value, indexed in mixed if indexed]
-    rest = [(kind, value) for kind, value, indexed in mixed if not indexed]
-    content = encode([kind for kind, _ in rest], [value for _, value in rest])
+    unindexed = [(kind, value) for kind, value, indexed in mixed if not indexed]
+    content = encode([kind for kind, _ in unindexed], [value for _, value in unindexed])
     read = event.values(range(len(mixed)), logged, content)
     assert read == tuple(value for _, value, _ in mixed)
 
@@ -61,7 +61,7 @@ def test_a_log_that_is_not_as_declared_says_nothing(topics: list[str], data: byt
 
 
 @pytest.mark.parametrize(
-    "written",
+    "declaration",
     [
         "Deposit",
         "E(struct)",
@@ -73,15 +73,15 @@ def test_a_log_that_is_not_as_declared_says_nothing(topics: list[str], data: byt
         "E(" + "bool indexed," * 3 + "bool indexed)",
     ],
 )
-def test_what_is_no_event_is_refused(written: str) -> None:
+def test_what_is_no_event_is_refused(declaration: str) -> None:
     with pytest.raises(ValueError, match=r"event"):
-        parse_event(written)
+        parse_event(declaration)
 
 
 @pytest.mark.parametrize(
     ("signature", "owner", "of"),
     [
-        ("E(address user, uint256 indexed pid)", 0, (1,)),  # nobody can be looked up by what is not indexed
+        ("E(address user, uint256 indexed pid)", 0, (1,)),  # no user can be looked up by a field that is not indexed
         ("E(uint256 indexed pid, address indexed user)", 0, ()),
         ("E(address indexed user, string indexed name)", 0, (1,)),  # a hash of it is all there is
         ("E(address indexed user)", 0, (1,)),

@@ -71,7 +71,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         sys.modules.pop(name, None)
 
 
-def refused(tmp_path: Path, text: str) -> str:
+def error_message(tmp_path: Path, text: str) -> str:
     file = tmp_path / "given.toml"
     file.write_text(text)
     with pytest.raises(BadSettings) as caught:
@@ -91,17 +91,19 @@ def test_a_kind_of_another_package_is_found_and_decodes_its_own_keys(install: In
     install("toy", TOY)
     file = tmp_path / "given.toml"
     file.write_text('[chains.x]\nadapter = "toy"\nnodes = ["http://a/key"]\nspeed = 3\nspan = 7\nbook = "book.txt"')
-    given = load(file, {"CHAINFOLIO_CHAINS__X__NODES": "http://b/s3cret,http://c", "CHAINFOLIO_CHAINS__X__SPEED": "4"})
-    chain = given.chains["x"]
+    settings = load(
+        file, {"CHAINFOLIO_CHAINS__X__NODES": "http://b/s3cret,http://c", "CHAINFOLIO_CHAINS__X__SPEED": "4"}
+    )
+    chain = settings.chains["x"]
     assert (chain.span, getattr(chain, "speed", None), chain.endpoints) == (7, 4, ["http://b/s3cret", "http://c"])
     assert getattr(chain, "book", None) == str(tmp_path / "book.txt")
-    assert "s3cret" not in repr(given)
+    assert "s3cret" not in repr(settings)
     assert chain.at("http://d").endpoints == ["http://d"]
     assert "toy" in installed_kinds()
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("speedy = 1", "unknown key `speedy` in [chains.x]; did you mean `speed`?"),
         ("rpc = []", "unknown key `rpc` in [chains.x]"),
@@ -111,30 +113,30 @@ def test_a_kind_of_another_package_is_found_and_decodes_its_own_keys(install: In
     ],
 )
 def test_what_is_wrong_in_its_section_is_told_by_its_kind(
-    install: Install, tmp_path: Path, text: str, told: str
+    install: Install, tmp_path: Path, text: str, message: str
 ) -> None:
     install("toy", TOY)
-    assert told in refused(tmp_path, f'[chains.x]\nadapter = "toy"\n{text}')
+    assert message in error_message(tmp_path, f'[chains.x]\nadapter = "toy"\n{text}')
 
 
 @pytest.mark.parametrize("key", ["speed", "nodes"])
 def test_keys_of_one_kind_are_unknown_to_another(tmp_path: Path, key: str) -> None:
-    assert f"unknown key `{key}` in [chains.x]" in refused(tmp_path, f"[chains.x]\n{key} = 1")
+    assert f"unknown key `{key}` in [chains.x]" in error_message(tmp_path, f"[chains.x]\n{key} = 1")
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "message"),
     [
         ("raise RuntimeError('no luck')", "cannot be loaded: RuntimeError: no luck"),
         ("import sys; sys.exit(3)", "cannot be loaded: SystemExit: 3"),
         ("KIND = 5", "what is installed as `toy` is no kind of chain"),
     ],
 )
-def test_a_package_that_cannot_be_used_is_named(install: Install, tmp_path: Path, source: str, told: str) -> None:
+def test_a_package_that_cannot_be_used_is_named(install: Install, tmp_path: Path, source: str, message: str) -> None:
     install("toy", source)
-    problem = refused(tmp_path, '[chains.x]\nadapter = "toy"')
+    problem = error_message(tmp_path, '[chains.x]\nadapter = "toy"')
     assert problem.startswith("chains.x.adapter: ")
-    assert told in problem
+    assert message in problem
 
 
 DATASETS = """
@@ -146,7 +148,7 @@ from chainfolio.tables import ACCOUNT_EVENTS, BLOCKS, LOGS, TRANSFERS
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("Kind.name = 'joy'", "it calls itself `joy`"),
         ("Kind.datasets = property(lambda self: 1 / 0)", "ZeroDivisionError"),
@@ -167,12 +169,12 @@ from chainfolio.tables import ACCOUNT_EVENTS, BLOCKS, LOGS, TRANSFERS
     ],
 )
 def test_a_kind_whose_datasets_contradict_what_there_is_cannot_be_used(
-    install: Install, tmp_path: Path, line: str, told: str
+    install: Install, tmp_path: Path, line: str, message: str
 ) -> None:
     install("toy", f"{TOY}\n{DATASETS}\n{line}\n")
-    problem = refused(tmp_path, '[chains.x]\nadapter = "toy"')
+    problem = error_message(tmp_path, '[chains.x]\nadapter = "toy"')
     assert problem.startswith("chains.x.adapter: the kind of chain `toy` cannot be used: ")
-    assert told in problem
+    assert message in problem
 
 
 def test_a_kind_that_two_packages_have_is_refused_with_both(install: Install, tmp_path: Path) -> None:
@@ -181,16 +183,16 @@ def test_a_kind_that_two_packages_have_is_refused_with_both(install: Install, tm
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\ntoy = other.kind:KIND\n")
-    problem = refused(tmp_path, '[chains.x]\nadapter = "toy"')
+    problem = error_message(tmp_path, '[chains.x]\nadapter = "toy"')
     assert "several packages have a kind of chain `toy`" in problem
     assert "other.kind:KIND" in problem
 
 
 def test_a_kind_that_nobody_installed_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
-    problem = refused(tmp_path, '[chains.x]\nadapter = "solaris"')
-    there = ", ".join(sorted(installed_kinds()))
+    problem = error_message(tmp_path, '[chains.x]\nadapter = "solaris"')
+    names = ", ".join(sorted(installed_kinds()))
     assert builtin_kinds() <= installed_kinds()
-    assert problem == f"chains.x.adapter: no kind of chain `solaris` is installed (one of {there})"
+    assert problem == f"chains.x.adapter: no kind of chain `solaris` is installed (one of {names})"
     assert kinds.BUILTIN_PACKAGE == "chainfolio.adapters"
 
 

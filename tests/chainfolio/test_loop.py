@@ -11,13 +11,13 @@ import uvloop
 from chainfolio.loop import THRESHOLD, run_until_done
 
 
-async def _seen() -> tuple[type, tuple[int, int, int]]:
+async def _loop_and_threshold() -> tuple[type, tuple[int, int, int]]:
     return type(asyncio.get_running_loop()), gc.get_threshold()
 
 
 def test_work_runs_on_the_fast_loop_and_is_seldom_collected() -> None:
     before = gc.get_threshold()
-    assert run_until_done(_seen()) == (uvloop.Loop, THRESHOLD)
+    assert run_until_done(_loop_and_threshold()) == (uvloop.Loop, THRESHOLD)
     assert gc.get_threshold() == before != THRESHOLD
 
 

@@ -11,10 +11,10 @@ from chainfolio.memory import ByteBudget, Lease
 
 
 def leases(budget: ByteBudget, *sizes: int) -> list[Lease]:
-    made = [budget.lease() for _ in sizes]
-    for lease, size in zip(made, sizes, strict=True):
+    lease_list = [budget.lease() for _ in sizes]
+    for lease, size in zip(lease_list, sizes, strict=True):
         assert lease.take(size) is None
-    return made
+    return lease_list
 
 
 def test_the_first_bytes_of_an_answer_need_no_room() -> None:
@@ -41,11 +41,11 @@ def test_what_is_given_back_goes_to_whoever_waited_longest() -> None:
 
 def test_two_answers_that_each_hold_half_do_not_wait_for_each_other() -> None:
     budget = ByteBudget(common=100, alone=100, free=0)
-    one, other = leases(budget, 50, 50)
-    assert one.take(50) is None, "one goes on alone"
-    wait = other.take(50)
+    first, second = leases(budget, 50, 50)
+    assert first.take(50) is None, "one goes on alone"
+    wait = second.take(50)
     assert wait is not None
-    one.give_back()
+    first.give_back()
     assert wait.done()
     assert budget.peak == 150
 
@@ -62,12 +62,12 @@ def test_whoever_leaves_waits_no_more_and_takes_no_more() -> None:
     budget = ByteBudget(common=100, alone=100, free=0)
     _, alone = leases(budget, 100, 1)
     leaving, staying = budget.lease(), budget.lease()
-    gone, wait = leaving.take(100), staying.take(50)
-    assert gone is not None
+    taken_wait, wait = leaving.take(100), staying.take(50)
+    assert taken_wait is not None
     assert wait is not None
     leaving.give_back()
     with pytest.raises(CancelledError):
-        gone.result(0)
+        taken_wait.result(0)
     late = leaving.take(1)
     assert late is not None
     assert late.cancelled()
@@ -79,10 +79,10 @@ def test_a_wait_that_was_cancelled_holds_up_nobody() -> None:
     budget = ByteBudget(common=100, alone=100, free=0)
     first, _ = leases(budget, 100, 1)
     leaving = budget.lease()
-    gone, wait = leaving.take(60), budget.lease().take(60)
-    assert gone is not None
+    taken_wait, wait = leaving.take(60), budget.lease().take(60)
+    assert taken_wait is not None
     assert wait is not None
-    gone.cancel()
+    taken_wait.cancel()
     first.give_back()
     leaving.give_back()
     assert wait.done()
@@ -92,18 +92,18 @@ def test_a_wait_that_was_cancelled_holds_up_nobody() -> None:
 def test_every_answer_ends_and_all_together_stay_below_the_bound(seed: int) -> None:
     chance = random.Random(seed)
     budget = ByteBudget(common=100, alone=80, free=chance.choice([0, 5]))
-    left = {budget.lease(): chance.randrange(1, 81) for _ in range(40)}
-    waits: dict[Lease, Future[None] | None] = dict.fromkeys(left)
-    while left:
-        ready = [lease for lease in left if (wait := waits[lease]) is None or wait.done()]
+    pending_bytes = {budget.lease(): chance.randrange(1, 81) for _ in range(40)}
+    waits: dict[Lease, Future[None] | None] = dict.fromkeys(pending_bytes)
+    while pending_bytes:
+        ready = [lease for lease in pending_bytes if (wait := waits[lease]) is None or wait.done()]
         assert ready, "nobody can go on"
         lease = chance.choice(ready)
-        if left[lease] == 0:
+        if pending_bytes[lease] == 0:
             lease.give_back()
-            del left[lease]
+            del pending_bytes[lease]
             continue
-        step = min(left[lease], chance.randrange(1, 20))
-        left[lease] -= step
+        step = min(pending_bytes[lease], chance.randrange(1, 20))
+        pending_bytes[lease] -= step
         waits[lease] = lease.take(step)
         assert 0 <= budget.held <= 100
         assert 0 <= budget.held_alone <= 80

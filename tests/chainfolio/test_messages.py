@@ -10,7 +10,7 @@ CANARY = "daily limit of project CANARY (ops@corp.example) reached at http://10.
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "public_text"),
     [
         ("timed out", "timed out"),
         (quoted(CANARY), "(in the server's log)"),
@@ -21,5 +21,5 @@ CANARY = "daily limit of project CANARY (ops@corp.example) reached at http://10.
         (quoted(""), "(in the server's log)"),
     ],
 )
-def test_words_of_others_are_not_public(text: str, shown: str) -> None:
-    assert public(text) == shown
+def test_words_of_others_are_not_public(text: str, public_text: str) -> None:
+    assert public(text) == public_text

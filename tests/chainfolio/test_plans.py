@@ -32,11 +32,11 @@ class Chain:
 
 def reading(rounds: Asks) -> Decoder:
     """Asks what it was told to, and what the answers before lead it to."""
-    seen: list[int] = []
+    answers: list[int] = []
     for reads in rounds:
-        follow = [answer % 7 for answer in seen[-1:]]
-        seen += yield [*reads, *follow]
-    return seen
+        follow = [answer % 7 for answer in answers[-1:]]
+        answers += yield [*reads, *follow]
+    return answers
 
 
 def raising(error: BaseException, after: int = 0) -> Decoder:
@@ -70,7 +70,7 @@ def test_there_are_as_many_batches_as_the_longest_has_rounds_and_nothing_is_aske
 ) -> None:
     chain = Chain()
     run({str(at): reading(rounds) for at, rounds in enumerate(given_plans)}, chain)
-    # A round in which nobody asks for anything is no batch.
+    # A round without reads is no batch.
     assert len(chain.batches) <= max(map(len, given_plans), default=0)
     assert all(batch and len(set(batch)) == len(batch) for batch in chain.batches)
 
@@ -94,8 +94,8 @@ def test_a_revert_and_an_unknown_are_answers() -> None:
         balance, share = yield ["balance", "share"]
         return balance, share
 
-    said: dict[str, Any] = {"balance": Reverted(b"no"), "share": Unknown("out of gas")}
-    reports = run({"careful": careful()}, Chain(said.__getitem__))
+    answers: dict[str, Any] = {"balance": Reverted(b"no"), "share": Unknown("out of gas")}
+    reports = run({"careful": careful()}, Chain(answers.__getitem__))
     assert reports["careful"].status == "ok"
     assert reports["careful"].result == (Reverted(b"no"), Unknown("out of gas"))
 
@@ -153,10 +153,10 @@ def test_asks_without_end_are_cut_off() -> None:
     assert reports["greedy"].reason.startswith("too many reads")
 
 
-@pytest.mark.parametrize("asked", [None, 7, [[1]], [{}]], ids=repr)
-def test_what_cannot_be_asked_fails_only_who_asked_it(asked: Any) -> None:
+@pytest.mark.parametrize("yielded", [None, 7, [[1]], [{}]], ids=repr)
+def test_what_cannot_be_asked_fails_only_who_asked_it(yielded: Any) -> None:
     def odd() -> Decoder:
-        yield asked
+        yield yielded
 
     reports = run({"odd": odd(), "whole": reading([[1], [2]])})
     assert reports["odd"].status == "failed"
@@ -178,11 +178,11 @@ def test_one_that_will_not_be_closed_sinks_nobody() -> None:
 
 
 def test_when_the_node_is_gone_everybody_is_told() -> None:
-    async def gone(_: list[Any]) -> Sequence[Any]:
+    async def fail(_: list[Any]) -> Sequence[Any]:
         raise Unavailable("node", "gone")
 
     with pytest.raises(Unavailable):
-        asyncio.run(run_batched({"whole": reading([[1]])}, gone))
+        asyncio.run(run_batched({"whole": reading([[1]])}, fail))
 
 
 def test_fewer_answers_than_asks_are_a_bug_of_the_driver() -> None:

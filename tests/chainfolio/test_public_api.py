@@ -1,4 +1,4 @@
-"""What is public, name by name with its signature: who changes it sees so here, and writes it into the changelog."""
+"""The public names with their signatures: a change of one shows here, and belongs into the changelog."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_the_api_for_plug_ins_is_this() -> None:
 
 
 def signatures() -> Iterator[str]:
-    """A line for each name of plug-ins and for each document of a session: its signature, and those of its methods."""
+    """Return a line for each name of plug-ins and each document of a session: its signature and its methods."""
     for name in PLUGINS:
         module = import_module(f"chainfolio.plugins.{name}")
         for each in sorted(module.__all__):
@@ -142,8 +142,8 @@ def test_signatures_of_plug_ins_and_documents_are_these() -> None:
 
 def test_importing_the_package_loads_nothing_else() -> None:
     code = "import sys, chainfolio; print([name for name in sys.modules if name.startswith('chainfolio.')])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
     with pytest.raises(AttributeError, match="no attribute 'portfolios_of'"):
         _ = chainfolio.portfolios_of
 
@@ -153,25 +153,25 @@ def test_importing_the_package_loads_nothing_else() -> None:
 
 def private(source: str) -> list[str]:
     """The modules of ours that a source imports and that are no part of `chainfolio.plugins`."""
-    found = list[str]()
+    names = list[str]()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [each.name for each in node.names]
+            names += [each.name for each in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            found.append(node.module or "")
+            names.append(node.module or "")
     tops = {"chainfolio", *(old.partition(".")[0] for old in OLD)}
-    return [name for name in found if name.split(".")[0] in tops and not name.startswith("chainfolio.plugins.")]
+    return [name for name in names if name.split(".")[0] in tops and not name.startswith("chainfolio.plugins.")]
 
 
 def plug_ins() -> dict[str, str]:
     """The source of every example of a plug-in, by name."""
-    found = {"the scaffold": SCAFFOLD.format(title="x", key="x")}
+    sources = {"the scaffold": SCAFFOLD.format(title="x", key="x")}
     for path in [*ROOT.glob("tests/chains/invented*/*/*.py"), *ROOT.glob("tests/packaging/*/*/*.py")]:
-        found[str(path.relative_to(ROOT))] = path.read_text()
+        sources[str(path.relative_to(ROOT))] = path.read_text()
     for page in sorted((ROOT / "docs/how-to").glob("add-a-*.md")):
         for number, block in enumerate(re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S)):
-            found[f"{page.name} {number}"] = block
-    return found
+            sources[f"{page.name} {number}"] = block
+    return sources
 
 
 @pytest.mark.parametrize("name", plug_ins())
@@ -181,7 +181,7 @@ def test_plug_ins_import_what_is_public_and_nothing_else(name: str) -> None:
 
 @pytest.mark.parametrize(("kind", "module"), [("evm", "protocol"), ("solana", "solana_protocol")])
 def test_our_decoders_use_names_that_plug_ins_have_too(kind: str, module: str) -> None:
-    """A copied decoder needs no private name but those of modules about single protocols, which are copied with it."""
+    """Copied decoders need no private name but those of modules about single protocols, which are copied too."""
     plugin = import_module(f"chainfolio.plugins.{module}")
     owners = {getattr(getattr(plugin, name), "__module__", "") for name in plugin.__all__}
     modules = {name for name in owners if name.startswith("chainfolio.")}
@@ -206,7 +206,7 @@ def test_a_private_import_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "new"),
+    ("old", "new"),
     [
         ("adapters.evm.reads", "chainfolio.plugins.protocol"),
         ("adapters.solana.positions", "chainfolio.plugins.solana_protocol"),
@@ -215,8 +215,8 @@ def test_a_private_import_is_seen() -> None:
         ("storage.tail", "chainfolio.plugins"),
     ],
 )
-def test_a_name_of_an_older_release_is_told_the_new_one(written: str, new: str) -> None:
-    fault = ModuleNotFoundError(f"No module named {written!r}", name=written)
+def test_a_name_of_an_older_release_is_told_the_new_one(old: str, new: str) -> None:
+    fault = ModuleNotFoundError(f"No module named {old!r}", name=old)
     assert load_fault(fault).endswith(f"is of an older release: import from `{new}`")
 
 

@@ -1,4 +1,4 @@
-"""Settings are read strictly: what is wrong is named with its file and its cure, and no secret is ever shown."""
+"""Settings are read strictly: errors name the key, its file and a fix, and no secret is ever shown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def loaded(path: Path, text: str | bytes, env: Mapping[str, str] | None = None) 
     return load(path, env or {})
 
 
-def refused(path: Path, text: str | bytes, env: Mapping[str, str] | None = None) -> BadSettings:
+def settings_error(path: Path, text: str | bytes, env: Mapping[str, str] | None = None) -> BadSettings:
     with pytest.raises(BadSettings) as error:
         loaded(path, text, env)
     assert SECRET not in str(error.value)
@@ -42,17 +42,17 @@ def refused(path: Path, text: str | bytes, env: Mapping[str, str] | None = None)
 
 
 def test_without_a_file_everything_has_its_default() -> None:
-    given = load(None, {})
-    assert given == Settings()
-    assert (given.server.host, given.server.port) == ("127.0.0.1", 8080)
-    assert given.state_url == "sqlite:///data/state.db"
-    assert given.tail_url == "sqlite:///data/tail.db"
-    assert given.lake_uri == "data/lake"
+    settings = load(None, {})
+    assert settings == Settings()
+    assert (settings.server.host, settings.server.port) == ("127.0.0.1", 8080)
+    assert settings.state_url == "sqlite:///data/state.db"
+    assert settings.tail_url == "sqlite:///data/tail.db"
+    assert settings.lake_uri == "data/lake"
 
 
 def test_stores_lie_in_data_unless_they_are_told_where(here: Path) -> None:
-    given = loaded(here, 'data = "d"\n[lake]\nuri = "s3://bucket/prefix"\n[tail]\nurl = "sqlite:///t.db"')
-    assert (given.lake_uri, given.tail_url, given.state_url) == (
+    settings = loaded(here, 'data = "d"\n[lake]\nuri = "s3://bucket/prefix"\n[tail]\nurl = "sqlite:///t.db"')
+    assert (settings.lake_uri, settings.tail_url, settings.state_url) == (
         "s3://bucket/prefix",
         "sqlite:///t.db",
         "sqlite:///d/state.db",
@@ -61,18 +61,18 @@ def test_stores_lie_in_data_unless_they_are_told_where(here: Path) -> None:
 
 def test_quotas_have_defaults_a_section_and_variables(here: Path) -> None:
     assert load(None, {}).quotas == Quotas(addressbook=50, bundles=5, bundle_size=10)
-    given = loaded(here, "[quotas]\nbundles = 7", {"CHAINFOLIO_QUOTAS_BUNDLE_SIZE": "20"})
-    assert given.quotas == Quotas(addressbook=50, bundles=7, bundle_size=20)
-    assert "did you mean `bundle_size`?" in str(refused(here, "[quotas]\nbundlesize = 1"))
+    settings = loaded(here, "[quotas]\nbundles = 7", {"CHAINFOLIO_QUOTAS_BUNDLE_SIZE": "20"})
+    assert settings.quotas == Quotas(addressbook=50, bundles=7, bundle_size=20)
+    assert "did you mean `bundle_size`?" in str(settings_error(here, "[quotas]\nbundlesize = 1"))
     for wrong in ("addressbook = -1", "bundles = -1", "bundle_size = 0"):
-        assert "at least" in str(refused(here, f"[quotas]\n{wrong}"))
+        assert "at least" in str(settings_error(here, f"[quotas]\n{wrong}"))
 
 
 # --- what is wrong is named ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[server]\nprot = 1", "unknown key `prot` in [server]; did you mean `port`?"),
         ("[chains.x]\nrcp = []", "unknown key `rcp` in [chains.x]; did you mean `rpc`?"),
@@ -90,12 +90,12 @@ def test_quotas_have_defaults_a_section_and_variables(here: Path) -> None:
         ("zzzzzz = 1", "unknown key `zzzzzz`"),
     ],
 )
-def test_an_unknown_key_is_an_error_with_a_suggestion(here: Path, text: str, said: str) -> None:
-    assert str(refused(here, text)) == f"{FILE}: {said}"
+def test_an_unknown_key_is_an_error_with_a_suggestion(here: Path, text: str, message: str) -> None:
+    assert str(settings_error(here, text)) == f"{FILE}: {message}"
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "path"),
     [
         ("data = 5", "data"),
         ('[server]\nport = "many"', "server.port"),
@@ -109,10 +109,10 @@ def test_an_unknown_key_is_an_error_with_a_suggestion(here: Path, text: str, sai
         ("chains = 5", "chains"),
     ],
 )
-def test_a_value_of_the_wrong_type_is_named_with_its_place_and_file(here: Path, text: str, place: str) -> None:
-    error = refused(here, text)
+def test_a_value_of_the_wrong_type_is_named_with_its_place_and_file(here: Path, text: str, path: str) -> None:
+    error = settings_error(here, text)
     assert error.message.startswith(f"{FILE}: Expected ")
-    assert f"{place}`" in error.message
+    assert f"{path}`" in error.message
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_value_of_the_wrong_type_is_named_with_its_place_and_file(here: Path, 
     ],
 )
 def test_a_value_that_cannot_be_meant_is_named_with_its_key(here: Path, text: str, field: str) -> None:
-    assert refused(here, text).field == field
+    assert settings_error(here, text).field == field
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_value_that_cannot_be_meant_is_named_with_its_key(here: Path, text: st
     ],
 )
 def test_an_endpoint_that_is_no_http_address_is_refused_and_not_repeated(here: Path, url: str) -> None:
-    assert refused(here, f'[chains.x]\nrpc = ["{url}"]').field == "chains.x.rpc"
+    assert settings_error(here, f'[chains.x]\nrpc = ["{url}"]').field == "chains.x.rpc"
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_an_endpoint_may_be_any_http_address(here: Path, url: str) -> None:
     ],
 )
 def test_what_is_no_toml_is_said_with_its_file(here: Path, text: str | bytes) -> None:
-    error = refused(here, text)
+    error = settings_error(here, text)
     assert error.field == FILE
     assert "not valid TOML" in error.message
 
@@ -207,7 +207,7 @@ def test_a_folder_is_no_settings_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "found"),
+    ("name", "value", "read_value"),
     [
         ("CHAINFOLIO_DATA", "elsewhere", lambda s: s.data == "elsewhere"),
         ("CHAINFOLIO_LOG_LEVEL", "debug", lambda s: s.log_level == "debug"),
@@ -222,21 +222,21 @@ def test_a_folder_is_no_settings_file(tmp_path: Path) -> None:
         ("CHAINFOLIO_CHAINS__ETHEREUM__DATASETS", "blocks", lambda s: s.chains["ethereum"].datasets == ["blocks"]),
     ],
 )
-def test_the_environment_overrides_the_file(here: Path, name: str, value: str, found: object) -> None:
+def test_the_environment_overrides_the_file(here: Path, name: str, value: str, read_value: object) -> None:
     text = '[server]\nport = 1\n[chains.ethereum]\nrpc = ["http://x"]\n'
-    assert callable(found)
-    assert found(loaded(here, text, {name: value}))
+    assert callable(read_value)
+    assert read_value(loaded(here, text, {name: value}))
 
 
 def test_a_wrong_variable_is_named_beside_the_file(here: Path) -> None:
-    error = refused(here, "[server]\nport = 1", {"CHAINFOLIO_SERVER_PORT": SECRET, "PATH": "x"})
+    error = settings_error(here, "[server]\nport = 1", {"CHAINFOLIO_SERVER_PORT": SECRET, "PATH": "x"})
     assert error.field == f"{FILE}, CHAINFOLIO_SERVER_PORT"
     with pytest.raises(BadSettings, match=r"^CHAINFOLIO_SEVER: unknown key `sever`; did you mean `\[server\]`\?"):
         load(None, {"CHAINFOLIO_SEVER": "1"})
 
 
 def test_a_variable_cannot_go_below_what_is_no_section(here: Path) -> None:
-    assert refused(here, 'data = "d"', {"CHAINFOLIO_DATA__X": "1"}).field == "CHAINFOLIO_DATA__X"
+    assert settings_error(here, 'data = "d"', {"CHAINFOLIO_DATA__X": "1"}).field == "CHAINFOLIO_DATA__X"
 
 
 @pytest.mark.parametrize(
@@ -252,18 +252,18 @@ def test_variables_with_another_purpose_are_no_settings(name: str) -> None:
 
 def test_a_secret_comes_from_the_environment(here: Path) -> None:
     text = '[chains.x]\nrpc = ["http://a", "env:NODE"]\n[state]\nurl = "env:STATE"'
-    given = loaded(here, text, {"NODE": f"https://h/{SECRET}", "STATE": f"postgresql://u:{SECRET}@h/db"})
-    assert given.chains["x"].endpoints == ["http://a", f"https://h/{SECRET}"]
-    assert given.state_url == f"postgresql://u:{SECRET}@h/db"
+    settings = loaded(here, text, {"NODE": f"https://h/{SECRET}", "STATE": f"postgresql://u:{SECRET}@h/db"})
+    assert settings.chains["x"].endpoints == ["http://a", f"https://h/{SECRET}"]
+    assert settings.state_url == f"postgresql://u:{SECRET}@h/db"
 
 
 def test_a_secret_may_be_named_by_a_variable_too() -> None:
-    given = load(None, {"CHAINFOLIO_CHAINS__X__RPC": "http://a,env:NODE", "NODE": "http://b"})
-    assert given.chains["x"].endpoints == ["http://a", "http://b"]
+    settings = load(None, {"CHAINFOLIO_CHAINS__X__RPC": "http://a,env:NODE", "NODE": "http://b"})
+    assert settings.chains["x"].endpoints == ["http://a", "http://b"]
 
 
 def test_a_missing_secret_is_named_with_the_place_that_asks_for_it(here: Path) -> None:
-    error = refused(here, '[chains.x]\nrpc = ["env:NODE"]')
+    error = settings_error(here, '[chains.x]\nrpc = ["env:NODE"]')
     assert error.field == "chains.x.rpc"
     assert error.message == "chains.x.rpc: the environment variable NODE is not set"
 
@@ -281,21 +281,21 @@ def test_a_missing_secret_is_named_with_the_place_that_asks_for_it(here: Path) -
     ],
 )
 def test_settings_never_show_what_may_be_a_key(here: Path, url: str) -> None:
-    given = loaded(here, '[chains.x]\nrpc = ["env:NODE"]\n[state]\nurl = "env:NODE"', {"NODE": url})
-    for shown in (
-        repr(given),
-        str(given),
-        f"{given!r}",
-        repr(given.chains),
-        repr(given.state),
-        repr(given.chains["x"]),
+    settings = loaded(here, '[chains.x]\nrpc = ["env:NODE"]\n[state]\nurl = "env:NODE"', {"NODE": url})
+    for text in (
+        repr(settings),
+        str(settings),
+        f"{settings!r}",
+        repr(settings.chains),
+        repr(settings.state),
+        repr(settings.chains["x"]),
     ):
-        assert SECRET not in shown
-    assert "EvmSettings(adapter='evm'" in repr(given)
+        assert SECRET not in text
+    assert "EvmSettings(adapter='evm'" in repr(settings)
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "host"),
     [
         ("", ""),
         ("sqlite:///data/state.db", "sqlite:///data/state.db"),
@@ -304,8 +304,8 @@ def test_settings_never_show_what_may_be_a_key(here: Path, url: str) -> None:
         ("word", "…"),
     ],
 )
-def test_an_address_is_shown_by_its_host_alone(url: str, shown: str) -> None:
-    assert masked(url) == shown
+def test_an_address_is_shown_by_its_host_alone(url: str, host: str) -> None:
+    assert masked(url) == host
 
 
 # --- where things lie ------------------------------------------------------------------------------------------------
@@ -319,27 +319,31 @@ def test_a_relative_path_is_one_from_the_folder_of_the_settings_file(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     home = tmp_path / "etc"
-    given = loaded(home / FILE, 'prices_file = "p.toml"\nprotocols = "own"\n[chains.x]\nfacts = "x.toml"')
-    assert (given.data, given.prices_file, given.protocols) == (f"{home}/data", f"{home}/p.toml", f"{home}/own")
-    assert getattr(given.chains["x"], "facts", "") == f"{home}/x.toml"
-    assert given.state_url == f"sqlite:///{home}/data/state.db"
+    settings = loaded(home / FILE, 'prices_file = "p.toml"\nprotocols = "own"\n[chains.x]\nfacts = "x.toml"')
+    assert (settings.data, settings.prices_file, settings.protocols) == (
+        f"{home}/data",
+        f"{home}/p.toml",
+        f"{home}/own",
+    )
+    assert getattr(settings.chains["x"], "facts", "") == f"{home}/x.toml"
+    assert settings.state_url == f"sqlite:///{home}/data/state.db"
     stores = '[state]\nurl = "sqlite:///s.db"\n[tail]\nurl = "sqlite:////var/t.db"\n[lake]\nuri = "lake"'
-    given = loaded(home / FILE, f'data = "/var/data"\n{stores}')
-    assert (given.data, given.state_url, given.tail_url) == (
+    settings = loaded(home / FILE, f'data = "/var/data"\n{stores}')
+    assert (settings.data, settings.state_url, settings.tail_url) == (
         "/var/data",
         f"sqlite:///{home}/s.db",
         "sqlite:////var/t.db",
     )
-    assert given.lake_uri == f"{home}/lake"
-    given = loaded(home / FILE, '[state]\nurl = "postgresql://h/n"\n[lake]\nuri = "s3://bucket/prefix"')
-    assert (given.state_url, given.lake_uri) == ("postgresql://h/n", "s3://bucket/prefix")
+    assert settings.lake_uri == f"{home}/lake"
+    settings = loaded(home / FILE, '[state]\nurl = "postgresql://h/n"\n[lake]\nuri = "s3://bucket/prefix"')
+    assert (settings.state_url, settings.lake_uri) == ("postgresql://h/n", "s3://bucket/prefix")
 
 
 def test_a_variable_that_the_file_names_is_a_value_whatever_it_is_called(here: Path) -> None:
     env = {"CHAINFOLIO_DATABASE": f"postgresql://me:{SECRET}@host/name", "CHAINFOLIO_SERVER_PORT": "9000"}
-    given = loaded(here, '[state]\nurl = "env:CHAINFOLIO_DATABASE"', env)
-    assert (given.state_url, given.server.port) == (env["CHAINFOLIO_DATABASE"], 9000)
-    assert "unknown key `database`" in str(refused(here, "", env))
+    settings = loaded(here, '[state]\nurl = "env:CHAINFOLIO_DATABASE"', env)
+    assert (settings.state_url, settings.server.port) == (env["CHAINFOLIO_DATABASE"], 9000)
+    assert "unknown key `database`" in str(settings_error(here, "", env))
     through = {"CHAINFOLIO_STATE_URL": "env:CHAINFOLIO_DATABASE", "CHAINFOLIO_DATABASE": "sqlite:////var/s.db"}
     assert loaded(here, "", through).state_url == "sqlite:////var/s.db"
 
@@ -348,22 +352,25 @@ def test_a_variable_that_the_file_names_is_a_value_whatever_it_is_called(here: P
 
 
 def test_every_key_says_what_it_means() -> None:
-    told = [key for section in sections(builtin_kinds()) for key in section.keys]
-    assert len(told) > 45
-    assert [f"{key.section}.{key.name}" for key in told if not key.meaning] == []
+    keys = [key for section in sections(builtin_kinds()) for key in section.keys]
+    assert len(keys) > 45
+    assert [f"{key.section}.{key.name}" for key in keys if not key.meaning] == []
     assert [section.name for section in sections() if not section.meaning] == []
-    port = next(key for key in told if (key.section, key.name) == ("server", "port"))
+    port = next(key for key in keys if (key.section, key.name) == ("server", "port"))
     assert (port.kind, port.default, port.variable) == ("number", "8080", "CHAINFOLIO_SERVER_PORT")
 
 
 @pytest.mark.parametrize("kind", [DEFAULT_KIND, "beacon"])
 def test_a_file_with_every_default_in_it_is_the_same_as_none(here: Path, kind: str) -> None:
-    """What `chainfolio init` writes as comments is read when the comments are taken away. A kind may mean some of the
+    """Read the comments that `chainfolio init` writes, without their marks. A kind may mean some of the
     keys that all share otherwise: those are written once, too."""
     text = settings_text("ethereum", "http://a", kind)
     plain = loaded(here, text)
-    made = {DEFAULT_KIND: EvmSettings(rpc=["http://a"]), "beacon": BeaconSettings(adapter="beacon", rpc=["http://a"])}
-    assert plain == Settings(chains={"ethereum": made[kind]})
+    required = {
+        DEFAULT_KIND: EvmSettings(rpc=["http://a"]),
+        "beacon": BeaconSettings(adapter="beacon", rpc=["http://a"]),
+    }
+    assert plain == Settings(chains={"ethereum": required[kind]})
     names = {key.name for section in sections([kind]) for key in section.keys}
     assert names == {match[1] for match in re.finditer(r"^(?:# )?(\w+) = ", text, re.M)}
     assert loaded(here, re.sub(r"^# (?=\w+ = )", "", text, flags=re.M)) == plain
@@ -373,6 +380,6 @@ def test_a_variable_of_the_reference_sets_its_key(here: Path) -> None:
     for section in sections():
         for key in section.keys:
             if key.kind == "number" and key.section not in ("", "chains.KEY"):
-                given = loaded(here, "", {key.variable: str(int(key.default) + 1)})
-                assert getattr(getattr(given, key.section), key.name) == int(key.default) + 1
+                settings = loaded(here, "", {key.variable: str(int(key.default) + 1)})
+                assert getattr(getattr(settings, key.section), key.name) == int(key.default) + 1
     assert loaded(here, "", {"CHAINFOLIO_CHAINS__KEY__SPAN": "7"}).chains["key"].span == 7

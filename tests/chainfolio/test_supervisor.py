@@ -20,11 +20,11 @@ class Waits:
         self.waits: list[float] = []
 
     def now_us(self) -> int:
-        """Nobody asks."""
+        """Return 0: no code reads it."""
         raise AssertionError
 
     def monotonic_s(self) -> float:
-        """Nobody asks."""
+        """Return 0: no code reads it."""
         raise AssertionError
 
     async def sleep(self, seconds: float) -> None:
@@ -42,10 +42,10 @@ class Still(random.Random):
 
 
 async def ran(supervisor: Supervisor, work: Callable[[Task], Awaitable[None]], times: int) -> Task:
-    """A task of which so many runs failed."""
+    """Run a task with that many failures."""
     task = supervisor.start("indexing", work, chain="local")
     async with asyncio.timeout(5):
-        while task.failures < times:  # noqa: ASYNC110 (what is waited for tells nobody)
+        while task.failures < times:  # noqa: ASYNC110 (the count has no event)
             await asyncio.sleep(0)
     return task
 
@@ -115,19 +115,19 @@ async def test_a_task_that_is_stopped_and_started_again_keeps_its_counts() -> No
 
 async def test_repeated_work_is_healthy_again_after_one_good_run() -> None:
     results = iter([ValueError(), ValueError(), None])
-    done = asyncio.Event()
+    has_recovered = asyncio.Event()
 
-    async def once() -> None:
+    async def run_once() -> None:
         match next(results, None):
             case Exception() as error:
                 raise error
             case None:
-                done.set()
+                has_recovered.set()
 
     supervisor = Supervisor(Waits(), Still())
-    task = supervisor.every("probe", 2.0, once)
+    task = supervisor.every("probe", 2.0, run_once)
     async with asyncio.timeout(5):
-        await done.wait()
+        await has_recovered.wait()
         await asyncio.sleep(0)
     assert (task.failures, task.problem) == (2, "")
     await supervisor.close()

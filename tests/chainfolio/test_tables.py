@@ -41,9 +41,9 @@ def test_the_schema_of_the_files_is_that_of_the_columns(table: Table) -> None:
 
 @each
 def test_names_are_plain_and_no_two_are_alike(table: Table) -> None:
-    shown = [name for c in table.columns for name in ([c.name, f"{c.name}_dec"] if c.type == "raw" else [c.name])]
-    assert len(set(shown)) == len(shown)
-    assert all(re.fullmatch(r"[a-z][a-z0-9_]*", name) for name in [table.name, *shown])
+    names = [name for c in table.columns for name in ([c.name, f"{c.name}_dec"] if c.type == "raw" else [c.name])]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]*", name) for name in [table.name, *names])
 
 
 @each
@@ -92,8 +92,8 @@ def test_the_bucket_of_an_account_never_changes(account: str, number: int) -> No
 @each
 def test_rows_fill_a_table_with_constants_and_null_where_nothing_is_named(table: Table) -> None:
     last = table.names[-1]
-    found = table.filled("here", [last], [[None]] * 3)
-    assert found.schema == table.schema()
-    assert found.to_pylist() == [{**dict.fromkeys(table.names), "chain": "here"}] * 3
+    filled = table.filled("here", [last], [[None]] * 3)
+    assert filled.schema == table.schema()
+    assert filled.to_pylist() == [{**dict.fromkeys(table.names), "chain": "here"}] * 3
     assert table.filled("here", table.names, []).schema == table.schema()
     assert table.filled("here", [], [[]] * 2, **{last: None}).num_rows == 2

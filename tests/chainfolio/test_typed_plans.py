@@ -71,11 +71,11 @@ def test_each_read_determines_the_type_of_its_result() -> None:
         assert_type(parent, str)
         names = yield from read_all([Name("a"), Name("b")])
         assert_type(names, Sequence[str])
-        heights, [again], rest = yield from read_groups([Height("b")], [Name("a")], [Flag()])
+        heights, [again], flags = yield from read_groups([Height("b")], [Name("a")], [Flag()])
         assert_type(heights, Sequence[int | Unknown])
         assert_type(again, str)
-        assert_type(rest, Sequence[bool])
-        return height, name, flag, parent, *names, *heights, again, *rest
+        assert_type(flags, Sequence[bool])
+        return height, name, flag, parent, *names, *heights, again, *flags
 
     result, rounds = run(plan())
     assert result == (1, "Ada", True, "Eve", "Ada", "Bob", Unknown("gone"), "Ada", True)
