@@ -70,7 +70,7 @@ class Caller:
         )
 
     async def run(self, work: Callable[[], Any]) -> Any:
-        """What a call of a client returns that may block."""
+        """Return the result of a client's call that may block."""
         return await asyncio.to_thread(work)
 
 
@@ -113,6 +113,6 @@ def raises(kind: type[Exception]) -> Iterator[list[Any]]:
 def arguments_of(route: Route, path: str, query: str, body: bytes | None) -> dict[str, Any]:
     """The arguments of the method of a route for a request that a test over all routes sends."""
     parts = zip(route.path.split("/"), path.split("/"), strict=True)
-    found: dict[str, Any] = {name[1:-1]: value for name, value in parts if name.startswith("{")}
-    found |= dict(parse_qsl(query)) | (msgspec.json.decode(body) if body else {})
-    return {snake(name): int(each) if str(each).isdecimal() else each for name, each in found.items()}
+    arguments: dict[str, Any] = {name[1:-1]: value for name, value in parts if name.startswith("{")}
+    arguments |= dict(parse_qsl(query)) | (msgspec.json.decode(body) if body else {})
+    return {snake(name): int(each) if str(each).isdecimal() else each for name, each in arguments.items()}

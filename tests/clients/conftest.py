@@ -1,4 +1,4 @@
-"""The clients as they are installed: built into a wheel and a tarball, and unpacked."""
+"""The clients in their installed form: built into a wheel and a tarball, and unpacked."""
 
 from __future__ import annotations
 

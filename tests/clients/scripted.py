@@ -20,8 +20,8 @@ class Scripted:
 
     def headers(self, name: str) -> list[str]:
         """The values of a header, by request; empty where it was not sent."""
-        found = [re.search(rf"^{name}: (.*)$", request, re.M | re.I) for request in self.requests]
-        return [match[1].strip() if match else "" for match in found]
+        matches = [re.search(rf"^{name}: (.*)$", request, re.M | re.I) for request in self.requests]
+        return [match[1].strip() if match else "" for match in matches]
 
 
 def answer(status: int, body: bytes | str = b"", *, length: int | None = None, **headers: str) -> bytes:
@@ -39,7 +39,7 @@ def answer(status: int, body: bytes | str = b"", *, length: int | None = None, *
 @asynccontextmanager
 async def scripted(answers: Sequence[bytes]) -> AsyncIterator[Scripted]:
     """Give the answers in their order, the last one again and again; an empty one closes the connection."""
-    server, left, ended = Scripted(), list(answers), asyncio.Event()
+    server, pending, ended = Scripted(), list(answers), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError):  # a connection that is opened and not used
@@ -52,7 +52,7 @@ async def scripted(answers: Sequence[bytes]) -> AsyncIterator[Scripted]:
         length = re.search(r"^content-length: (\d+)", head, re.M | re.I)
         body = await reader.readexactly(int(length[1])) if length else b""
         server.requests.append(head + body.decode())
-        content = left.pop(0) if len(left) > 1 else left[0]
+        content = pending.pop(0) if len(pending) > 1 else pending[0]
         writer.write(content.removesuffix(HANG))
         if content.endswith(HANG):
             await ended.wait()

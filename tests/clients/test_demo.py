@@ -39,24 +39,24 @@ def raw(client: Any, path: str) -> Any:
     return answer.json()
 
 
-def compared(written: Any, read: Any, place: str = "") -> int:
-    """How many decimals a document has; each is read exactly, and no number with a fraction is left a text."""
-    if isinstance(written, dict):
-        return sum(compared(value, read[name], f"{place}.{name}") for name, value in written.items())
-    if isinstance(written, list):
-        return sum(compared(*pair, f"{place}[]") for pair in zip(written, read, strict=True))
+def compared(document: Any, read: Any, path: str = "") -> int:
+    """Return the number of decimals in a document; each is read exactly, and no fraction stays a text."""
+    if isinstance(document, dict):
+        return sum(compared(value, read[name], f"{path}.{name}") for name, value in document.items())
+    if isinstance(document, list):
+        return sum(compared(*pair, f"{path}[]") for pair in zip(document, read, strict=True))
     if isinstance(read, Decimal):
-        assert format(read, "f") == written, place
+        assert format(read, "f") == document, path
         return 1
     if read is None:
-        assert written in (None, "N/A"), place
-    elif isinstance(written, str):
-        assert not FRACTION.fullmatch(written), f"{place} is no decimal of the description: {written}"
+        assert document in (None, "N/A"), path
+    elif isinstance(document, str):
+        assert not FRACTION.fullmatch(document), f"{path} is no decimal of the description: {document}"
     return 0
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "arguments", "least"),
+    ("name", "path", "arguments", "min_decimals"),
     [
         ("portfolio", f"/v1/portfolio?addresses={ALICE},{DAVE}&includeSources=true", {"include_sources": True}, 150),
         ("wallet", f"/v1/wallet?addresses={ALICE},{DAVE}", {}, 60),
@@ -68,19 +68,19 @@ def compared(written: Any, read: Any, place: str = "") -> int:
     ids=["portfolio", "wallet", "historical", "token_overview", "gains", "performance"],
 )
 def test_decimals_of_answers_are_read_to_the_last_digit(
-    client: Any, name: str, path: str, arguments: dict[str, Any], least: int
+    client: Any, name: str, path: str, arguments: dict[str, Any], min_decimals: int
 ) -> None:
     read = getattr(client, name)(addresses=[ALICE, DAVE], **arguments)
     decimals = compared(raw(client, path), msgspec.to_builtins(read, builtin_types=(Decimal,)))
-    assert decimals >= least
+    assert decimals >= min_decimals
 
 
 def test_pages_of_transactions_are_the_whole_list(client: Any) -> None:
     pages = client.transactions(addresses=[ALICE, BOB], limit=7)
-    written = raw(client, f"/v1/transactions?addresses={ALICE},{BOB}&limit=250&offset=0")["transactions"]
+    raw_rows = raw(client, f"/v1/transactions?addresses={ALICE},{BOB}&limit=250&offset=0")["transactions"]
     read = list(pages)
-    assert len(read) == len(written) > 28
-    assert compared(written, msgspec.to_builtins(read, builtin_types=(Decimal,))) > 200
+    assert len(read) == len(raw_rows) > 28
+    assert compared(raw_rows, msgspec.to_builtins(read, builtin_types=(Decimal,))) > 200
     documents = list(pages.pages())
     assert [len(each.transactions) for each in documents[:-1]] == [7] * (len(documents) - 1)
     assert {each.completeness for each in documents} == {"complete"}
@@ -91,14 +91,14 @@ def test_pages_of_transactions_are_the_whole_list(client: Any) -> None:
 
 def test_transactions_are_a_frame_without_floats(client: Any) -> None:
     frame = client.transactions([ALICE], limit=50).to_polars()
-    written = raw(client, f"/v1/transactions?addresses={ALICE}&limit=250&offset=0")["transactions"]
-    assert frame["hash"].to_list() == [each["hash"] for each in written]
-    assert frame["fees"].to_list() == [each["fees"] for each in written]
+    raw_rows = raw(client, f"/v1/transactions?addresses={ALICE}&limit=250&offset=0")["transactions"]
+    assert frame["hash"].to_list() == [each["hash"] for each in raw_rows]
+    assert frame["fees"].to_list() == [each["fees"] for each in raw_rows]
     assert frame["chain_key"].unique().to_list() == ["local"]
-    assert frame["fees_decimal"].sum() == sum(Decimal(each["fees"]) for each in written) > 0
+    assert frame["fees_decimal"].sum() == sum(Decimal(each["fees"]) for each in raw_rows) > 0
     assets = [msgspec.json.decode(each) for each in frame["assets_in"]]
-    assert [[asset["balance"] for asset in some] for some in assets] == [
-        [asset["balance"] for asset in each["assetsIn"]] for each in written
+    assert [[asset["balance"] for asset in asset_list] for asset_list in assets] == [
+        [asset["balance"] for asset in each["assetsIn"]] for each in raw_rows
     ]
     assert not {pl.Float64, pl.Float32} & set(frame.dtypes)
     empty = client.transactions([ALICE], initial_search_text="nothing has this name").to_polars()
@@ -108,10 +108,10 @@ def test_transactions_are_a_frame_without_floats(client: Any) -> None:
 def test_approvals_follow_cursors(package: Any, ethereum: Running) -> None:
     key = ethereum.account("approver", grants=("portfolio",)).key
     with package.Client(ethereum.url, key) as client:
-        whole = list(client.approvals("ethereum", [ALICE]))
-        assert len(whole) > 4
-        assert list(client.approvals("ethereum", [ALICE], limit=2)) == whole
-        assert max(each.amount for each in whole) == 2**256 - 1
+        approvals = list(client.approvals("ethereum", [ALICE]))
+        assert len(approvals) > 4
+        assert list(client.approvals("ethereum", [ALICE], limit=2)) == approvals
+        assert max(each.amount for each in approvals) == 2**256 - 1
         frame = client.approvals("ethereum", [ALICE], include=["allowance"]).to_polars()
         assert str(2**256 - 1) in frame["amount"].to_list()
         assert frame["amount_decimal"].null_count() > 0, "it has more digits than a frame computes with"

@@ -22,8 +22,8 @@ PAGE = (ROOT / "docs" / "how-to" / "use-a-client.md").read_text()
 def blocks(language: str, demo: Demo) -> list[str]:
     """The blocks of a language, with the address of the demo and the key of a new account."""
     key = demo.account(f"reads {language}", grants=("portfolio",)).key
-    found = [body for kind, body in FENCES.findall(PAGE) if kind == language]
-    return [body.replace("http://127.0.0.1:8080", demo.url).replace("cf_live_…", key) for body in found]
+    bodies = [body for kind, body in FENCES.findall(PAGE) if kind == language]
+    return [body.replace("http://127.0.0.1:8080", demo.url).replace("cf_live_…", key) for body in bodies]
 
 
 @pytest.mark.node
@@ -84,11 +84,11 @@ def test_the_typescript_of_the_page_is_strict_and_runs(project: Path, demo: Demo
     (project / "wrong.ts").write_text(WRONG)
     tsc = install.home() / "clients" / "node_modules" / ".bin" / "tsc"
     for command in ([str(tsc)], ["node", "page.js"]):
-        done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"^[\d.]{10,} complete$", done.stdout, re.M)
-    assert "[ 'treasury' ]" in done.stdout
-    assert re.search(r"^400 Validation Failed 400 Validation Failed: ", done.stdout, re.M)
+        process = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stdout + process.stderr
+    assert re.search(r"^[\d.]{10,} complete$", process.stdout, re.M)
+    assert "[ 'treasury' ]" in process.stdout
+    assert re.search(r"^400 Validation Failed 400 Validation Failed: ", process.stdout, re.M)
 
 
 def test_the_page_names_the_files_that_are_built(wheel: Path) -> None:
@@ -103,11 +103,11 @@ def test_the_package_and_the_python_of_the_page_pass_strict_type_checks(installe
     shutil.copytree(installed, folder)
     code = [body for kind, body in FENCES.findall(PAGE) if kind == "python"]
     (folder / "page.py").write_text("\n".join(code).replace("async def main():", "async def main() -> None:"))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), "chainfolio_client", "page.py"],
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
+    assert process.returncode == 0, process.stdout

@@ -52,7 +52,9 @@ async def test_every_operation_of_the_description_is_called(
     missed = [
         (method, path)
         for method, path, _ in described
-        if not any(verb == method and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), sent) for verb, sent in called)
+        if not any(
+            verb == method and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), path_sent) for verb, path_sent in called
+        )
     ]
     assert missed == []
     assert len(described) == len(ROUTES)
@@ -81,9 +83,9 @@ async def test_pages_by_offset_are_one_list(caller: Caller) -> None:
 
 
 async def test_numbered_pages_are_one_list(caller: Caller) -> None:
-    whole = await caller.call("chain_protocols", key="optimism", limit=100)
-    assert len(whole) > 40
-    assert await caller.call("chain_protocols", key="optimism", limit=20) == whole
+    protocols = await caller.call("chain_protocols", key="optimism", limit=100)
+    assert len(protocols) > 40
+    assert await caller.call("chain_protocols", key="optimism", limit=20) == protocols
     assert [each.url.params["page"] for each in caller.recorder.requests] == ["1", "1", "2", "3"]
 
 
@@ -130,13 +132,13 @@ async def test_a_key_is_needed_and_never_shown(package: Any, world: World, kind:
         with raises(package.errors.Unauthorized) as errors:
             await caller.call("credits")
         assert "secret" not in f"{errors[0]!r} {errors[0]} {errors[0].__dict__} {caller.client!r}"
-    with pytest.raises(ValueError, match="printable") as refused:
+    with pytest.raises(ValueError, match="printable") as error:
         Caller(package, kind, world.base, "cf_live_secret\n")
-    assert "secret" not in str(refused.value)
+    assert "secret" not in str(error.value)
     for user in ("ann:secret@", ":secret@", "secret@"):
-        with pytest.raises(ValueError, match="no password") as refused:
+        with pytest.raises(ValueError, match="no password") as error:
             Caller(package, kind, world.base.replace("//", f"//{user}"), None)
-        assert "secret" not in str(refused.value)
+        assert "secret" not in str(error.value)
     async with Caller(package, kind, world.base, None) as public:
         assert (await public.call("readyz")).ready
 

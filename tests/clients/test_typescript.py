@@ -1,4 +1,4 @@
-"""Every call of the API through the TypeScript client in Node.js, and what it does about refusals and faults."""
+"""Every call of the API through the TypeScript client in Node.js, also at refusals and faults."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ async def ask(project: Path) -> AsyncIterator[Ask]:
     assert process.stdout
     stdin, stdout = process.stdin, process.stdout
 
-    async def asked(url: str, name: str, args: Any = None, *, key: str = "cf_live_k", **more: Any) -> Any:
+    async def call(url: str, name: str, args: Any = None, *, key: str = "cf_live_k", **more: Any) -> Any:
         stdin.write(json.dumps({"url": url, "key": key, "name": name, "args": args or {}, **more}).encode() + b"\n")
         async with asyncio.timeout(60):
             return json.loads(await stdout.readline())
 
-    yield asked
+    yield call
     stdin.close()
     await process.wait()
 
@@ -96,8 +96,8 @@ async def test_pages_are_one_list_and_changes_have_keys(ask: Ask, world: World) 
     read(await ask(world.base, "addEntries", body, key=key, options={"idempotencyKey": "monday-1"}))
     book = read(await ask(world.base, "addressbook", {"limit": 2}, key=key))
     assert [(entry["address"], entry["label"]) for entry in book] == [(wallet, 'ä, & "b"') for wallet in wallets]
-    whole = read(await ask(world.base, "chainProtocols", {"key": "optimism", "limit": 100}, key=key))
-    assert read(await ask(world.base, "chainProtocols", {"key": "optimism", "limit": 20}, key=key)) == whole
+    protocols = read(await ask(world.base, "chainProtocols", {"key": "optimism", "limit": 100}, key=key))
+    assert read(await ask(world.base, "chainProtocols", {"key": "optimism", "limit": 20}, key=key)) == protocols
     portfolios = read(await ask(world.base, "portfolio", {"addresses": [ALICE, BOB]}, key=key))
     assert [each["address"] for each in portfolios] == [ALICE, BOB]
 
@@ -111,9 +111,9 @@ async def test_refusals_have_codes_and_never_the_key(ask: Ask, world: World) -> 
     assert (error["kind"], error["status"], error["code"]) == ("ApiError", 409, "BUNDLE_NAME_TAKEN")
     assert re.fullmatch(r"[\w.-]+", error["requestId"])
     for secret in ("cf_live_secret", "cf_live_secret\n"):
-        refused = await ask(world.base, "credits", key=secret)
-        assert refused["error"]["kind"] in ("ApiError", "TypeError")
-        assert "secret" not in json.dumps(refused)
+        result = await ask(world.base, "credits", key=secret)
+        assert result["error"]["kind"] in ("ApiError", "TypeError")
+        assert "secret" not in json.dumps(result)
     assert read(await ask(world.base, "readyz", key=""))["ready"]
 
 
@@ -143,13 +143,13 @@ async def test_wrong_arguments_are_not_sent(ask: Ask) -> None:
         assert server.requests == []
 
 
-@pytest.mark.parametrize("moment", ["wait", "item"])
-async def test_a_signal_ends_a_call_with_its_own_reason(ask: Ask, moment: str) -> None:
+@pytest.mark.parametrize("phase", ["wait", "item"])
+async def test_a_signal_ends_a_call_with_its_own_reason(ask: Ask, phase: str) -> None:
     stream = answer(200, EVENT % ("a1", ALICE, QUIET), length=9_999, Content_Type="text/event-stream") + HANG
-    async with scripted([answer(503, "{}", Retry_After="5") if moment == "wait" else stream]) as server:
-        outcome = await ask(server.url, "events", {"addresses": [ALICE]}, abort=moment)
+    async with scripted([answer(503, "{}", Retry_After="5") if phase == "wait" else stream]) as server:
+        outcome = await ask(server.url, "events", {"addresses": [ALICE]}, abort=phase)
         assert (outcome["error"]["kind"], outcome["error"]["message"]) == ("Error", "enough")
-        assert (outcome["waits"], len(server.requests)) == ([5] if moment == "wait" else [], 1)
+        assert (outcome["waits"], len(server.requests)) == ([5] if phase == "wait" else [], 1)
 
 
 UNDEFINED = """

@@ -1,4 +1,4 @@
-"""Run a program as systemd runs a service of a unit: with its system calls alone, and writing in its folders alone.
+"""Run a program as systemd runs a service of a unit: with its system calls alone, writing in its folders alone.
 
     python confined.py FOLDER[:FOLDER…] FILTER[,FILTER…] PROGRAM…
 
@@ -31,8 +31,8 @@ def main(folders: str, filters: str, *program: str) -> None:
     """Confine this process, and become the program."""
     allowed = set(system_calls(["@default"]))
     for line in filters.split(","):
-        named = set(system_calls(line.removeprefix("~").split()))
-        allowed = allowed - named if line.startswith("~") else allowed | named
+        names = set(system_calls(line.removeprefix("~").split()))
+        allowed = allowed - names if line.startswith("~") else allowed | names
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
     _write_only_in(libc, folders.split(":"))
@@ -41,15 +41,15 @@ def main(folders: str, filters: str, *program: str) -> None:
 
 
 def system_calls(names: Iterable[str]) -> Iterator[str]:
-    """The names of system calls in some sets, which have sets in them; a name that is no set stands for itself."""
+    """Return the system calls of some sets, which contain sets; a name that is no set stands for itself."""
     for name in names:
         if not name.startswith("@"):
             yield name
             continue
-        listed = subprocess.run(
+        process = subprocess.run(
             ["systemd-analyze", "--no-pager", "syscall-filter", name], capture_output=True, text=True, check=True
         )
-        lines = (line.strip() for line in listed.stdout.splitlines()[1:])
+        lines = (line.strip() for line in process.stdout.splitlines()[1:])
         yield from system_calls([line for line in lines if line and not line.startswith("#")])
 
 

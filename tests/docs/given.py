@@ -1,4 +1,4 @@
-"""What a page takes for granted and no command makes: for the shell of `test_commands`, by `python -m`."""
+"""State that pages take for granted and no command makes: for the shell of `test_commands`, by `python -m`."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ BALANCE_OF = "0x70a08231"
 
 def in_book(account: str, address: str) -> str:
     """An address that is in an account's book."""
-    given = load(_file())
-    state = open_state(given)
-    state.database.write(lambda tx: address_book.add(tx, account, {address: ""}, given.quotas, state.clock.now_us()))
+    settings = load(_file())
+    state = open_state(settings)
+    state.database.write(lambda tx: address_book.add(tx, account, {address: ""}, settings.quotas, state.clock.now_us()))
     state.close()
     return address
 
 
 def quarantined(url: str) -> str:
     """An endpoint that was caught lying."""
-    given, name = load(_file()), name_of(url)
+    settings, name = load(_file()), name_of(url)
     evidence = Evidence("ethereum", name, "the balance of 0xbb at block 5 0xcc", "0", "7 by a majority", 1_000_000)
-    tail = Tail(given.tail_url.removeprefix("sqlite:///"))
+    tail = Tail(settings.tail_url.removeprefix("sqlite:///"))
     tail.quarantine(identity(url), msgspec.json.encode(evidence))
     tail.close()
     return name
 
 
 def staker(node: str, contract: str) -> str:
-    """An account that a contract knows a balance of, among those of the local chain, where blocks are final."""
-    final = hex(int(_asked(node, "eth_blockNumber"), 16) - FINALITY)
-    for account in _asked(node, "eth_accounts"):
+    """Return an account of the local chain with a balance in a contract, at final blocks."""
+    final = hex(int(_rpc(node, "eth_blockNumber"), 16) - FINALITY)
+    for account in _rpc(node, "eth_accounts"):
         call = {"to": contract, "data": f"{BALANCE_OF}{account[2:]:0>64}"}
-        if int(_asked(node, "eth_call", call, final), 16):
+        if int(_rpc(node, "eth_call", call, final), 16):
             return str(account)
     raise AssertionError(f"nobody has anything in {contract}")
 
 
-def _asked(node: str, method: str, *params: Any) -> Any:
+def _rpc(node: str, method: str, *params: Any) -> Any:
     return ask(node, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})["result"]
 
 

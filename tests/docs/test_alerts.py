@@ -30,16 +30,16 @@ MAX_SUMMARY = 100
 
 def metrics() -> Iterator[tuple[str, set[str]]]:
     """The names of all samples that the collectors yield, with their labels."""
-    nothing: Any = SimpleNamespace(status={}, system=SimpleNamespace(chains=[]), tasks=[], jobs={})
+    empty_worker: Any = SimpleNamespace(status={}, system=SimpleNamespace(chains=[]), tasks=[], jobs={})
     guard: Any = type("NoConnections", (), {"ended": {}, "__len__": lambda _: 0})()
     collectors: list[Any] = [
         Traffic(guard=guard),
         BoundMetrics(list),
-        DailySnapshots(nothing),
+        DailySnapshots(empty_worker),
         LakeMetrics(lambda: DiskTrend({"blocks": 1}, 1, 1)),
-        WorkerMetrics(nothing),
-        TaskMetrics(nothing),
-        JobMetrics(nothing),
+        WorkerMetrics(empty_worker),
+        TaskMetrics(empty_worker),
+        JobMetrics(empty_worker),
     ]
     for collector in collectors:
         for family in collector.collect():
@@ -60,8 +60,8 @@ def test_an_alert_uses_metrics_and_labels_that_exist(rule: dict[str, Any]) -> No
     selected = re.findall(r"[{,]\s*(\w+)\s*(?:=~|!~|!=|=)\s*\"", rule["expr"])
     grouped = [name for group in re.findall(r"\bby \(([^)]*)\)", rule["expr"]) for name in group.split(", ")]
     assert {*selected, *grouped} <= labels
-    shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
-    assert shown <= (set(grouped) if grouped else labels), "a sum has only the labels that it is grouped by"
+    label_names = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+    assert label_names <= (set(grouped) if grouped else labels), "a sum has only the labels that it is grouped by"
 
 
 @pytest.mark.parametrize("rule", ALERTS.values(), ids=ALERTS)
@@ -83,9 +83,9 @@ def test_the_runbook_explains_nothing_else() -> None:
 
 def test_metrics_of_the_pages_exist() -> None:
     pages = [RUNBOOK, *(path.read_text() for path in (ROOT / "docs" / "how-to").glob("*.md"))]
-    named = {name for page in pages for name in re.findall(r"`(chainfolio_[a-z_]+)`", page)}
-    assert named
-    assert sorted(named - METRICS.keys() - {"chainfolio_jobs"}) == []  # a schema of PostgreSQL
+    names = {name for page in pages for name in re.findall(r"`(chainfolio_[a-z_]+)`", page)}
+    assert names
+    assert sorted(names - METRICS.keys() - {"chainfolio_jobs"}) == []  # a schema of PostgreSQL
 
 
 def test_a_metric_that_does_not_exist_is_noticed() -> None:

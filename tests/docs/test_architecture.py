@@ -1,4 +1,4 @@
-"""What documents say about the code: the files and functions that they name exist."""
+"""References of documents to the code: the files and functions that they name exist."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MAX_STEPS = 12
 
 @cache
 def tracked() -> tuple[str, ...]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
-    return tuple(name for name in listed.split("\0") if (ROOT / name).is_file())
+    output = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    return tuple(name for name in output.split("\0") if (ROOT / name).is_file())
 
 
 def readmes() -> list[str]:
@@ -62,10 +62,10 @@ def test_there_are_five_walks_and_the_picture() -> None:
 def test_every_step_of_a_walk_names_a_function_that_exists(title: str) -> None:
     steps = [STEP.fullmatch(line) for line in walks()[title]]
     assert None not in steps, "a step is: number, file, function, sentence"
-    found = [step.groups() for step in steps if step]
-    assert [int(number) for number, *_ in found] == list(range(1, len(found) + 1))
-    assert len(found) <= MAX_STEPS
-    assert [(file, name) for _, file, name in found if name not in functions(file)] == []
+    numbered = [step.groups() for step in steps if step]
+    assert [int(number) for number, *_ in numbered] == list(range(1, len(numbered) + 1))
+    assert len(numbered) <= MAX_STEPS
+    assert [(file, name) for _, file, name in numbered if name not in functions(file)] == []
 
 
 @cache
@@ -84,10 +84,10 @@ def names(file: str) -> frozenset[str]:
 def test_every_place_of_a_common_change_exists() -> None:
     _, section = ARCHITECTURE.split("\n## Where a common change belongs\n")
     _, _, *rows = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("|")]
-    places = [PLACE.findall(row) for row in rows]
-    assert places
-    assert [] not in places, "a row names a file, and what to edit in it"
-    assert [(file, name) for row in places for file, name in row if name not in names(file)] == []
+    cells = [PLACE.findall(row) for row in rows]
+    assert cells
+    assert [] not in cells, "a row names a file, and what to edit in it"
+    assert [(file, name) for row in cells for file, name in row if name not in names(file)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

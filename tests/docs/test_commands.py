@@ -1,4 +1,4 @@
-"""README, tutorials and how-tos can be followed: the commands of each page run in their order, as they stand there.
+"""README, tutorials and how-tos can be followed: the commands of each page run in their order, as written.
 
 Nothing is copied here: fences are taken from the Markdown. The reader has a node, which is the demo's chain under the
 names of the page; a settings file in one folder; and works in another one. Settings of a page are written to that file,
@@ -36,7 +36,7 @@ ASSIGNED = re.compile(r"^(export )?([A-Z_]+)=\S+(?: +#.*)?$")
 CHAINS = re.compile(r"^\[chains\.(\w+)\]|--chain (\w+)|^chainfolio index (\w+)", re.M)
 PATIENCE_S = 240
 BLOCK = 30  # of the demo's chain, for the reader's own
-STAKED_BY = 150  # blocks of trading after which somebody has staked
+STAKED_BY = 150  # blocks of trading after which a wallet has staked
 
 # What is there before a page begins, because another page said how.
 BEFORE = {
@@ -64,7 +64,7 @@ READER = {
     "NAME": "$(quarantined)",
     "DATA": '"$(dirname "$CHAINFOLIO_CONFIG")/data"',
 }
-# Of one page: somebody whom the account has in its address book, which only the API fills; somebody who staked.
+# Of one page: an account in the address book, which only the API fills; an account that staked.
 OF_PAGE = {("accounts.md", "WALLET"): f"$(in_book $ID {ALICE})", ("add-a-protocol.md", "WALLET"): "$(staker $STAKING)"}
 # A reader's shell: servers run in a terminal of their own, the newest release is this tree.
 SHELL = """
@@ -120,35 +120,37 @@ class Page:
     @property
     def fences(self) -> list[tuple[str, str]]:
         """Settings and commands."""
-        found = [(kind, body) for kind, body in FENCES.findall(self.path.read_text())]
-        return [(kind, body) for kind, body in found if (kind == "toml" and is_settings(body)) or OURS.search(body)]
+        code_blocks = [(kind, body) for kind, body in FENCES.findall(self.path.read_text())]
+        return [
+            (kind, body) for kind, body in code_blocks if (kind == "toml" and is_settings(body)) or OURS.search(body)
+        ]
 
     @property
     def chains(self) -> list[str]:
         """The chains that it names."""
-        said = "\n".join(body for _, body in self.fences) + "\n" + BEFORE.get(self.path.name, "")
-        return sorted({next(filter(None, found)) for found in CHAINS.findall(said)})
+        text = "\n".join(body for _, body in self.fences) + "\n" + BEFORE.get(self.path.name, "")
+        return sorted({next(filter(None, match)) for match in CHAINS.findall(text)})
 
     def script(self) -> str:
-        """All of it for a shell."""
+        """Join all code blocks into a script for a shell."""
         lines = [SHELL, BEFORE.get(self.path.name, "")]
         for kind, body in self.fences:
             if kind == "toml":
                 lines += ["stop", f"cat >> $CHAINFOLIO_CONFIG <<'END_OF_SETTINGS'\n{body}END_OF_SETTINGS"]
             else:
-                lines += [self._own(line) for line in body.splitlines()]
+                lines += [self._rewritten(line) for line in body.splitlines()]
         return "\n".join(["set -x", *lines])
 
-    def _own(self, line: str) -> str:
+    def _rewritten(self, line: str) -> str:
         """A line with the reader's own value where it assigns one."""
-        if (found := ASSIGNED.match(line)) is None:
+        if (match := ASSIGNED.match(line)) is None:
             return line
-        value = OF_PAGE.get((self.path.name, found[2]), READER[found[2]])
-        return f"{found[1] or ''}{found[2]}={value}"
+        value = OF_PAGE.get((self.path.name, match[2]), READER[match[2]])
+        return f"{match[1] or ''}{match[2]}={value}"
 
 
 def is_settings(body: str) -> bool:
-    """Whether some TOML is of our settings file, and no protocol's or package's."""
+    """Return True if some TOML is of our settings file, and no protocol's or package's."""
     return bool({"chains", "state", "server", "data"} & tomllib.loads(body).keys())
 
 
@@ -164,7 +166,7 @@ OTHER_PAGE = pytest.mark.slow("the README shows nearly the same commands, on the
 
 @pytest.fixture
 def chain(request: pytest.FixtureRequest, demo: Demo, tmp_path: Path) -> Iterator[Chain]:
-    """The demo's; for the page about protocols one with a longer history, in which somebody staked."""
+    """Yield the demo's chain; for the page about protocols one with a longer history and a staker."""
     if request.getfixturevalue("page").path.name != "add-a-protocol.md":
         yield Chain(demo.node, demo.config.parent)
         return
@@ -176,7 +178,7 @@ def chain(request: pytest.FixtureRequest, demo: Demo, tmp_path: Path) -> Iterato
 
 @pytest.fixture
 def reader(chain: Chain, stores: Stores, tmp_path: Path) -> dict[str, str]:
-    """The environment of somebody who has a node, a folder for settings, and works in another one."""
+    """Return the environment of a reader with a node and a folder for settings, who works in another folder."""
     for name in ("etc/protocols", "work", "site"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "etc" / "chainfolio.toml").touch()
@@ -223,9 +225,14 @@ def test_the_commands_of_a_page_work_in_their_order_as_they_stand_there(
         env["CHAINFOLIO_DATA"] = "data"
     script = tmp_path / "page.sh"
     script.write_text(page.script())
-    with (tmp_path / "said").open("w+b") as said:
+    with (tmp_path / "said").open("w+b") as output_file:
         shell = subprocess.Popen(
-            ["bash", str(script)], cwd=tmp_path / "work", env=env, stdout=said, stderr=said, start_new_session=True
+            ["bash", str(script)],
+            cwd=tmp_path / "work",
+            env=env,
+            stdout=output_file,
+            stderr=output_file,
+            start_new_session=True,
         )
         try:
             code = shell.wait(PATIENCE_S)
@@ -233,14 +240,14 @@ def test_the_commands_of_a_page_work_in_their_order_as_they_stand_there(
             with suppress(ProcessLookupError):  # nothing of it may stay, a server least of all
                 os.killpg(shell.pid, signal.SIGTERM)
             shell.wait()
-        said.seek(0)
-        told = said.read().decode()
-    assert code == 0, told[-6000:]
+        output_file.seek(0)
+        output = output_file.read().decode()
+    assert code == 0, output[-6000:]
     assert not (tmp_path / "work" / "data").exists(), "nothing is kept where the commands happened to run"
 
 
 def test_every_page_that_shows_a_command_is_followed() -> None:
     pages = [ROOT / "README.md", *TUTORIAL.glob("*.md"), *HOW_TO.glob("*.md")]
-    shown = {path for path in pages if OURS.search(path.read_text())}
-    assert shown == {page.path for page in PAGES}
-    assert len(shown) > 8
+    pages_with_commands = {path for path in pages if OURS.search(path.read_text())}
+    assert pages_with_commands == {page.path for page in PAGES}
+    assert len(pages_with_commands) > 8

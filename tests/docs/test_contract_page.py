@@ -30,15 +30,15 @@ def found_in(path: str) -> set[str]:
 
 def test_every_refusal_is_in_the_table_of_the_how_to() -> None:
     table = (ROOT / "docs" / "how-to" / "use-the-api.md").read_text().partition("## When it says no")[2]
-    told = [status for row in re.findall(r"^\| ([0-9, ]+) \|", table, re.M) for status in row.split(", ")]
-    assert sorted(map(int, told)) == sorted(TITLES)
+    statuses = [status for row in re.findall(r"^\| ([0-9, ]+) \|", table, re.M) for status in row.split(", ")]
+    assert sorted(map(int, statuses)) == sorted(TITLES)
 
 
 def test_every_test_that_is_named_exists() -> None:
-    named = NAMED.findall(PAGE + OTHER)
-    assert len(named) > 230
-    assert [f"{path}::{name}" for path, name in named if name not in found_in(path)] == []
-    assert all(name.startswith("test_") for _, name in named)
+    names = NAMED.findall(PAGE + OTHER)
+    assert len(names) > 230
+    assert [f"{path}::{name}" for path, name in names if name not in found_in(path)] == []
+    assert all(name.startswith("test_") for _, name in names)
 
 
 def test_no_rule_is_without_a_test() -> None:
@@ -46,8 +46,8 @@ def test_no_rule_is_without_a_test() -> None:
     assert len(OTHERS) > 30
     for row in ROWS + OTHERS:
         assert all(cell.strip() for cell in row), row
-        shown = row[-1].strip().split("<br>")
-        assert all(NAMED.fullmatch(each) for each in shown), row
+        test_names = row[-1].strip().split("<br>")
+        assert all(NAMED.fullmatch(each) for each in test_names), row
 
 
 def test_every_decision_has_its_row() -> None:

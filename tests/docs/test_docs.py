@@ -38,7 +38,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 def test_every_command_that_is_shown_exists() -> None:
     groups = parser()._subparsers
     assert groups is not None
-    known = set(groups._group_actions[0].choices or ())
-    shown = {match[1] for path in PAGES for match in COMMAND.finditer(path.read_text())}
-    assert shown, "the documentation shows commands"
-    assert shown <= known, f"not commands: {shown - known}"
+    commands = set(groups._group_actions[0].choices or ())
+    commands_shown = {match[1] for path in PAGES for match in COMMAND.finditer(path.read_text())}
+    assert commands_shown, "the documentation shows commands"
+    assert commands_shown <= commands, f"not commands: {commands_shown - commands}"

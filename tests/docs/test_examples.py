@@ -1,4 +1,4 @@
-"""Examples in the documentation run: Python is executed, TOML and JSON are read by what reads them, commands parsed.
+"""Examples in the documentation run: Python is executed, TOML and JSON are read by their readers, commands parsed.
 
 `test_commands` runs the shell blocks with commands of ours, `test_use_the_api` the curl lines, `test_operate` the
 installation. What no test can run is in NOT_RUN, with its reason.
@@ -93,12 +93,12 @@ class Block:
 
     @property
     def first(self) -> str:
-        """Its first line."""
+        """Return its first line."""
         return self.body.strip().splitlines()[0].strip()
 
     @property
     def is_left_out(self) -> bool:
-        """Whether another test runs it, or NOT_RUN has a reason for it."""
+        """Return True if another test runs it, or NOT_RUN has a reason for it."""
         return self.page in RUN_ELSEWHERE or (self.page, self.first) in NOT_RUN
 
 
@@ -114,14 +114,14 @@ def of(language: str) -> list[Block]:
     return [block for block in blocks() if block.language == language and not block.is_left_out]
 
 
-def named(block: Block) -> str:
+def block_id(block: Block) -> str:
     """The name of a case."""
     return f"{block.page}: {block.first[:40]}"
 
 
 @pytest.mark.node
 @pytest.mark.xdist_group("demo")
-@pytest.mark.parametrize("block", of("python"), ids=named)
+@pytest.mark.parametrize("block", of("python"), ids=block_id)
 def test_python_runs_as_it_stands(block: Block, demo: Demo, tmp_path: Path) -> None:
     (tmp_path / "data").symlink_to(demo.config.parent)
     code = block.body.replace("http://127.0.0.1:8545", demo.node)
@@ -130,7 +130,7 @@ def test_python_runs_as_it_stands(block: Block, demo: Demo, tmp_path: Path) -> N
             "from chainfolio.localchain.deploy import deploy\nfrom chainfolio.localchain.node import LocalNode\n" + code
         )
         code = "from chainfolio.localchain.trade import trade\n" + code.replace("blocks=300", "blocks=5")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
         env=environment(),
@@ -139,24 +139,24 @@ def test_python_runs_as_it_stands(block: Block, demo: Demo, tmp_path: Path) -> N
         check=False,
         timeout=120,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 def test_the_family_of_the_page_is_the_file_that_new_protocol_writes() -> None:
     (block,) = [each for each in of("python") if each.page.endswith("add-a-protocol.md")]
-    written = SCAFFOLD.format(title="x", key="mystaking")
-    code = re.sub(r'^ *""".*"""\n|^from __future__ .*\n', "", written, flags=re.M).strip()
+    scaffold = SCAFFOLD.format(title="x", key="mystaking")
+    code = re.sub(r'^ *""".*"""\n|^from __future__ .*\n', "", scaffold, flags=re.M).strip()
     assert re.sub(r"\n{2,}", "\n", block.body.strip()) == re.sub(r"\n{2,}", "\n", code)
 
 
-@pytest.mark.parametrize("block", of("toml"), ids=named)
+@pytest.mark.parametrize("block", of("toml"), ids=block_id)
 def test_toml_is_read(block: Block, tmp_path: Path) -> None:
     tree = tomllib.loads(block.body)
     if tree.keys() <= {*Settings.__struct_fields__}:
         file = tmp_path / "chainfolio.toml"
         file.write_text(block.body)
-        places = {"CHAINFOLIO_DATABASE": "postgresql://chainfolio@127.0.0.1/chainfolio"}
-        load(file, {name: places.get(name, "http://127.0.0.1:8545") for name in VARIABLE.findall(block.body)})
+        urls = {"CHAINFOLIO_DATABASE": "postgresql://chainfolio@127.0.0.1/chainfolio"}
+        load(file, {name: urls.get(name, "http://127.0.0.1:8545") for name in VARIABLE.findall(block.body)})
     elif "project" in tree:  # of the package of a plug-in
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         assert tree["project"]["entry-points"].keys() <= {*project["entry-points"], GROUP}
@@ -169,7 +169,7 @@ def test_toml_is_read(block: Block, tmp_path: Path) -> None:
         assert build_sources(tree, {}, "eip155:1", "evm"), "a file of prices"
 
 
-@pytest.mark.parametrize("block", of("json"), ids=named)
+@pytest.mark.parametrize("block", of("json"), ids=block_id)
 def test_json_is_json(block: Block) -> None:
     assert json.loads(block.body)
 
@@ -179,26 +179,34 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     for block in blocks():
         if block.language in ("cron", "sh", "text"):
             for command in COMMAND.findall(block.body.replace("\\\n", " ")):
-                words = shlex.split(re.sub(r"\$\w+", "1", command), comments=True)
-                end = next((place for place, word in enumerate(words) if word in REDIRECTIONS), len(words))
-                yield block.page, words[:end]
+                arguments = shlex.split(re.sub(r"\$\w+", "1", command), comments=True)
+                end = next(
+                    (index for index, argument in enumerate(arguments) if argument in REDIRECTIONS), len(arguments)
+                )
+                yield block.page, arguments[:end]
 
 
 def test_every_command_that_is_shown_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of the reference too, which nobody follows from its top to its bottom."""
-    ours, shown, refused = parser(), list(commands()), []
-    for page, words in shown:
+    """Parse all commands, those of the reference too, which no test runs from top to bottom."""
+    command_parser, all_commands, refusals = parser(), list(commands()), []
+    for page, arguments in all_commands:
         try:
             with suppress(SystemExit):  # after --help
-                ours.parse_args(words)
+                command_parser.parse_args(arguments)
         except UsageError as error:
-            refused.append((page, words, str(error)))
-    assert refused == []
-    assert len(shown) > 200
+            refusals.append((page, arguments, str(error)))
+    assert refusals == []
+    assert len(all_commands) > 200
 
 
 def test_every_query_that_is_shown_is_sql() -> None:
-    queries = [word for _, words in commands() if words[0] == "sql" for word in words[1:] if not word.startswith("-")]
+    queries = [
+        argument
+        for _, arguments in commands()
+        if arguments[0] == "sql"
+        for argument in arguments[1:]
+        if not argument.startswith("-")
+    ]
     assert all(len(duckdb.extract_statements(query)) == 1 for query in queries)
     assert len(queries) > 5
 
@@ -214,7 +222,7 @@ def test_every_fence_is_seen_by_these_tests(path: Path) -> None:
 
 
 def test_nothing_that_can_be_run_is_shown_as_text() -> None:
-    # The test of commands parses these two: values are named by words, and nobody follows them in their order.
+    # The test of commands parses these two: values are named by words, and readers do not run them in their order.
     parsed = ("docs/index.md", "docs/reference/cli.md")
     texts = [block for block in blocks() if block.language == "text" and block.page not in parsed]
     assert [(block.page, block.first) for block in texts if PROGRAM.search(block.body)] == []
@@ -232,8 +240,8 @@ def test_every_other_block_is_run_by_a_test_or_left_out_with_a_reason() -> None:
         and block.body not in elsewhere
     ]
     assert unknown == []
-    shown = {(block.page, block.first) for block in blocks()}
-    assert [each for each in NOT_RUN if each not in shown] == [], "a reason for a block that no page has"
+    positions = {(block.page, block.first) for block in blocks()}
+    assert [each for each in NOT_RUN if each not in positions] == [], "a reason for a block that no page has"
 
 
 @pytest.mark.parametrize("path", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda path: str(path.relative_to(ROOT)))

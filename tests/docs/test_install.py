@@ -1,4 +1,4 @@
-"""`install.md`: its commands put the command into an environment of its own, upgrade it and take it away."""
+"""`install.md`: its commands put the command into a separate environment, upgrade it and take it away."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ def test_pip_installs_upgrades_and_uninstalls_as_written(tmp_path: Path) -> None
     paths = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "tests.pth").write_text("".join(f"{path}\n" for path in paths))
     offline = ["--no-deps", "--no-build-isolation", "--no-index", "--ignore-installed", "--quiet"]
-    for words in (row[1], row[2]):
-        subprocess.run([python, "-m", "pip", *words.split(), *offline], cwd=ROOT, check=True)
-        where = [python, "-P", "-c", "import chainfolio; print(chainfolio.__file__)"]
-        assert str(packages) in subprocess.run(where, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    for arguments in (row[1], row[2]):
+        subprocess.run([python, "-m", "pip", *arguments.split(), *offline], cwd=ROOT, check=True)
+        print_path = [python, "-P", "-c", "import chainfolio; print(chainfolio.__file__)"]
+        assert (
+            str(packages) in subprocess.run(print_path, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        )
         subprocess.run([python, "-m", "chainfolio", "--version"], cwd=tmp_path, check=True)
     subprocess.run([python, "-m", "pip", *row[3].split(), "--yes", "--quiet"], cwd=tmp_path, check=True)
     assert not (packages / "chainfolio").exists()

@@ -1,4 +1,4 @@
-"""What people who join are told is what is there: hooks, workflows and pages name the commands of the Makefile."""
+"""The pages for contributors are true: hooks, workflows and pages name the commands of the Makefile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `operate.md` says about a server: the wheel installs as written, systemd takes the unit, data outlives both.
+"""Steps of `operate.md` on a server: the wheel installs as written, systemd takes the unit, data outlives both.
 
 The commands are those of the page, with folders of the test in the place of the system's. The dependencies come from
 the environment that runs the tests, for nothing is downloaded.
@@ -37,9 +37,9 @@ SETTINGS = 'data = "data"\n'
 def fences(kind: str, heading: str) -> str:
     """The first fence of a kind below a heading."""
     below = PAGE[PAGE.index(f"\n## {heading}\n") :]
-    found = re.search(rf"^```{kind}\n(.*?)^```$", below, re.M | re.S)
-    assert found, f"no {kind} below {heading}"
-    return found[1]
+    match = re.search(rf"^```{kind}\n(.*?)^```$", below, re.M | re.S)
+    assert match, f"no {kind} below {heading}"
+    return match[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Server:
         """Run commands of the page here; what they print."""
         script = script.replace("/opt/", f"{self.root}/opt/").replace("/usr/local/", f"{self.root}/usr/local/")
         environment = {"PATH": f"{self.root}/usr/local/bin:/usr/bin:/bin", "HOME": str(self.root), "PIP_NO_INDEX": "1"}
-        done = subprocess.run(
+        process = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
             cwd=self.root,
             env=environment,
@@ -61,8 +61,8 @@ class Server:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
-        return done.stdout
+        assert process.returncode == 0, f"{script}\n{process.stdout}{process.stderr}"
+        return process.stdout
 
     def install(self) -> None:
         """The last step of the installation, which is also that of an upgrade."""
@@ -79,27 +79,27 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Server:
         (root / folder).mkdir(parents=True)
     steps = fences("sh", "Install")
     assert LOCKED in steps
-    made = Server(root, wheel)
-    environment, rest = steps.split(LOCKED)
-    made.shell(environment.replace("python3", sys.executable))
+    new_server = Server(root, wheel)
+    environment, install_steps = steps.split(LOCKED)
+    new_server.shell(environment.replace("python3", sys.executable))
     (packages,) = (root / "opt/chainfolio/lib").glob("python3.*/site-packages")
     (packages / "locked.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    assert " --no-deps .\n" in rest
-    made.shell(rest.replace(" --no-deps .\n", f" --no-deps {wheel}\n"))
-    return made
+    assert " --no-deps .\n" in install_steps
+    new_server.shell(install_steps.replace(" --no-deps .\n", f" --no-deps {wheel}\n"))
+    return new_server
 
 
 @pytest.mark.slow("builds and installs the wheel first")
 def test_a_server_without_a_checkout_runs_the_wheel(server: Server) -> None:
     assert server.shell("chainfolio --version").split() == ["chainfolio", __version__]
     code = "from chainfolio import indexer, storage; print(indexer.__file__, storage.__file__)"
-    where = f"/opt/chainfolio/bin/python -c '{code}'"
-    assert all(Path(each).is_relative_to(server.root) for each in server.shell(where).split())
+    print_paths = f"/opt/chainfolio/bin/python -c '{code}'"
+    assert all(Path(each).is_relative_to(server.root) for each in server.shell(print_paths).split())
     assert "complete" in server.shell("chainfolio completion bash")
 
 
 def test_a_folder_with_modules_of_common_names_changes_nothing(server: Server) -> None:
-    """What every second project has: an `api.py`, a `storage/`. They are not ours, and ours are not theirs."""
+    """Add names of many projects: an `api.py`, a `storage/`. Neither package imports the other's modules."""
     folder = server.root / "project"
     for name in ("api.py", "cli.py", "storage/__init__.py", "engine/__init__.py", "configs/x.toml", "indexer/tail.py"):
         path = folder / name
@@ -154,11 +154,11 @@ def test_systemd_takes_the_unit(server: Server) -> None:
         pytest.skip("there is no systemd here")
     file = server.root / "chainfolio.service"
     file.write_text(UNIT.replace("/opt/", f"{server.root}/opt/"))
-    done = subprocess.run([analyze, "verify", "--man=no", str(file)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = subprocess.run([analyze, "verify", "--man=no", str(file)], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
     file.write_text(file.read_text().replace("Restart=", "Restrat="))
-    done = subprocess.run([analyze, "verify", "--man=no", str(file)], capture_output=True, text=True, check=False)
-    assert "Restrat" in done.stderr, "systemd would have told"
+    process = subprocess.run([analyze, "verify", "--man=no", str(file)], capture_output=True, text=True, check=False)
+    assert "Restrat" in process.stderr, "systemd would have told"
 
 
 def analyze(*words: str) -> subprocess.CompletedProcess[str]:
@@ -172,7 +172,7 @@ def test_the_unit_is_hardened(tmp_path: Path) -> None:
     text = UNIT
     file.write_text(text)
     checked = ["security", "--offline=true", "--no-pager", "--threshold=30", str(file)]
-    assert (done := analyze(*checked)).returncode == 0, done.stdout
+    assert (process := analyze(*checked)).returncode == 0, process.stdout
     file.write_text("\n".join(line for line in text.splitlines() if not line.startswith(("Protect", "SystemCall"))))
     assert analyze(*checked).returncode != 0, "systemd would have told"
 

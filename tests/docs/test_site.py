@@ -1,4 +1,4 @@
-"""The documentation site is built without a warning, needs nothing from elsewhere, and has no dead link."""
+"""The documentation site is built without a warning, needs no other site, and has no dead link."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Html(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site as `make docs` builds it: a warning ends the build."""
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
         env={**environment(), "NO_MKDOCS_2_WARNING": "1"},
@@ -59,8 +59,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
         timeout=200,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout + done.stderr == ""
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert process.stdout + process.stderr == ""
     return folder
 
 
@@ -73,31 +73,33 @@ def pages(site: Path) -> Iterator[tuple[Path, Html]]:
 
 @pytest.mark.slow("reads each page of the built site; test_docs.py follows the links of its sources")
 def test_no_link_is_dead_and_no_anchor_is_missing(site: Path) -> None:
-    found = dict(pages(site))
-    assert len(found) > 100
+    html_by_page = dict(pages(site))
+    assert len(html_by_page) > 100
     dead = []
-    for path, html in found.items():
+    for path, html in html_by_page.items():
         for link in [*html.links, *html.loaded]:
             url = urlsplit(link)
             if url.scheme or url.netloc:
                 continue
             target = (path.parent / unquote(url.path)).resolve() if url.path else path
-            anchors = found[target].anchors if target in found else set()
-            if not target.is_file() or (url.fragment and target in found and unquote(url.fragment) not in anchors):
+            anchors = html_by_page[target].anchors if target in html_by_page else set()
+            if not target.is_file() or (
+                url.fragment and target in html_by_page and unquote(url.fragment) not in anchors
+            ):
                 dead.append(f"{path.relative_to(site)}: {link}")
     assert dead == []
 
 
 def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
-    away = [(path.name, link) for path, html in pages(site) for link in html.loaded if urlsplit(link).netloc]
-    assert away == []
+    remote_links = [(path.name, link) for path, html in pages(site) for link in html.loaded if urlsplit(link).netloc]
+    assert remote_links == []
     styles = [path for path in site.rglob("*.css") if "url(http" in path.read_text() or "@import" in path.read_text()]
     assert styles == []
 
 
 def test_every_page_of_docs_is_in_the_site_and_can_be_searched(site: Path) -> None:
-    written = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
-    expected = {*written, *sources().values()}
+    page_names = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    expected = {*page_names, *sources().values()}
     files = {name.removesuffix("README.md") + "index.md" if name.endswith("README.md") else name for name in expected}
     assert [name for name in files if not (site / name).with_suffix(".html").is_file()] == []
     index = json.loads((site / "search" / "search_index.json").read_text())
@@ -154,8 +156,8 @@ async def test_search_finds_a_page_that_is_opened_as_a_file(site: Path, tmp_path
     async with browsing(tmp_path) as page:
         await page.open(f"{(site / 'index.html').as_uri()}?q=reconcile")
         await page.once("document.querySelector('.md-search-result__link')")
-        found = await page.says("[...document.querySelectorAll('.md-search-result__link')].map(link => link.href)")
-        assert any("reference/cli.html" in link for link in found)
+        links = await page.says("[...document.querySelectorAll('.md-search-result__link')].map(link => link.href)")
+        assert any("reference/cli.html" in link for link in links)
         assert page.complaints == []
 
 

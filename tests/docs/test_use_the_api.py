@@ -40,11 +40,11 @@ class Example:
     """A command, and the answer that the page shows for it, if it does."""
 
     command: str
-    shown: str | None
+    expected_json: str | None
 
     @property
     def name(self) -> str:
-        """What it asks for."""
+        """Return the request that it makes."""
         method = re.search(r"-X (\w+)", self.command)
         path = re.search(r"\$URL(/[^\"?]+)", self.command)
         assert path
@@ -64,7 +64,7 @@ EXAMPLES = [example for page in PAGES for example in examples(page)]
 
 @dataclass(frozen=True)
 class ReadResult:
-    """What a command came to."""
+    """Exit code, status and body of a command."""
 
     status: int
     body: str
@@ -72,64 +72,69 @@ class ReadResult:
 
 @pytest.fixture(scope="module")
 def answers(demo: Demo, ethereum: Running, tmp_path_factory: pytest.TempPathFactory) -> list[ReadResult]:
-    """All examples, in the order of the pages. Those about Ethereum go to the server that has a chain of that name."""
+    """Run all examples, in the order of the pages. Those about Ethereum go to the server that has such a chain."""
     holdings = tmp_path_factory.mktemp("holdings") / "holdings.json"
     holdings.write_text(json.dumps([{"chain": "local", "contract": "native", "amount": "1.5"}]))
     (owner,) = [each["accountId"] for each in demo.command("account", "list") if each["name"] == "demo"]
     demo.command(
         "virtual-user", "add", "--account", owner, "--type", "BALANCE", "--label", "Cold", "--file", str(holdings)
     )
-    there = ethereum.account("reader", grants=("portfolio", "at-block")).key
-    found: list[ReadResult] = []
-    taken: dict[str, str] = {}
+    ethereum_key = ethereum.account("reader", grants=("portfolio", "at-block")).key
+    results: list[ReadResult] = []
+    variables: dict[str, str] = {}
     for example in EXAMPLES:
-        url, key = (ethereum.url, there) if "ethereum" in example.command else (demo.url, demo.key)
-        given = {**os.environ, "URL": f"{url}/v1", "KEY": key, "WALLET": ALICE, **taken}
-        found.append(run(example.command, given))
-        taken |= take(found[-1].body)
-    return found
+        url, key = (ethereum.url, ethereum_key) if "ethereum" in example.command else (demo.url, demo.key)
+        environment = {**os.environ, "URL": f"{url}/v1", "KEY": key, "WALLET": ALICE, **variables}
+        results.append(run(example.command, environment))
+        variables |= take(results[-1].body)
+    return results
 
 
-def run(command: str, given: dict[str, str]) -> ReadResult:
+def run(command: str, environment: dict[str, str]) -> ReadResult:
     """Runs a command in a shell, where curl says the status behind the body."""
     script = "curl() { command curl -w '\\n%{http_code}' \"$@\"; }\n" + command
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], env=given, capture_output=True, text=True, check=False, timeout=60
+    process = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
-    body, _, status = done.stdout.rpartition("\n")
-    return ReadResult(int(status or 0), body or done.stderr)
+    body, _, status = process.stdout.rpartition("\n")
+    return ReadResult(int(status or 0), body or process.stderr)
 
 
 def take(body: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for name, pick in TAKEN.items():
         try:
             value = pick(json.loads(body))
         except (ValueError, LookupError, TypeError):
             continue
         if isinstance(value, str):
-            found[name] = value
-    return found
+            variables[name] = value
+    return variables
 
 
-def differences(shown: Any, answered: Any, where: str = "answer") -> list[str]:
-    """Where an answer lacks what is shown, or is of another type there; it may hold more."""
-    if isinstance(shown, bool) or shown is None or isinstance(answered, bool):
-        return [] if type(shown) is type(answered) else [f"{where}: {answered!r}, shown {shown!r}"]
-    if isinstance(shown, (int, float)):
-        return [] if isinstance(answered, (int, float)) else [f"{where}: {answered!r}, shown {shown!r}"]
-    if type(shown) is not type(answered):
-        return [f"{where}: {answered!r}, shown {shown!r}"]
-    if isinstance(shown, dict):
-        missing = [f"{where}.{name}: missing" for name in shown if name not in answered]
+def differences(expected: Any, answered: Any, path: str = "answer") -> list[str]:
+    """Return where an answer lacks a shown field, or has another type; it may hold more."""
+    if isinstance(expected, bool) or expected is None or isinstance(answered, bool):
+        return [] if type(expected) is type(answered) else [f"{path}: {answered!r}, shown {expected!r}"]
+    if isinstance(expected, (int, float)):
+        return [] if isinstance(answered, (int, float)) else [f"{path}: {answered!r}, shown {expected!r}"]
+    if type(expected) is not type(answered):
+        return [f"{path}: {answered!r}, shown {expected!r}"]
+    if isinstance(expected, dict):
+        missing = [f"{path}.{name}: missing" for name in expected if name not in answered]
         return missing + [
             line
-            for name in shown
+            for name in expected
             if name in answered
-            for line in differences(shown[name], answered[name], f"{where}.{name}")
+            for line in differences(expected[name], answered[name], f"{path}.{name}")
         ]
-    if isinstance(shown, list) and shown:
-        return differences(shown[0], answered[0], f"{where}[0]") if answered else [f"{where}: empty"]
+    if isinstance(expected, list) and expected:
+        return differences(expected[0], answered[0], f"{path}[0]") if answered else [f"{path}: empty"]
     return []
 
 
@@ -137,9 +142,9 @@ def test_every_curl_line_is_an_example() -> None:
     run_here = {example.command for example in EXAMPLES}
     fences = [body for page in EVERY_PAGE for _, body in FENCES.findall(page.read_text())]
     fences = [body for body in fences if not re.search("^chainfolio ", body, re.M)]  # `test_commands` runs those
-    shown = [body for body in fences if re.search(r"^\s*(?:\$ )?curl ", body, re.M)]
-    assert len(shown) > 30
-    assert [body for body in shown if body not in run_here] == []
+    examples_shown = [body for body in fences if re.search(r"^\s*(?:\$ )?curl ", body, re.M)]
+    assert len(examples_shown) > 30
+    assert [body for body in examples_shown if body not in run_here] == []
 
 
 def test_the_page_shows_every_group_of_calls() -> None:
@@ -174,8 +179,8 @@ def test_an_example_works_and_answers_what_is_shown(answers: list[ReadResult], n
         return
     event = re.search("^data: (.*)$", answer.body, re.M) if answer.body.startswith("retry: ") else None
     document = json.loads(answer.body if event is None else event[1])
-    if example.shown is not None:
-        assert differences(json.loads(example.shown), document) == []
+    if example.expected_json is not None:
+        assert differences(json.loads(example.expected_json), document) == []
 
 
 def is_deletion(example: Example) -> bool:
