@@ -1,4 +1,4 @@
-"""The benchmark of byzantine nodes in short: with a quorum nothing is wrong, without one it is, so that it would be
+"""The benchmark of byzantine nodes in short: with a quorum all answers are right, without one some are wrong, so
 seen."""
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ ANSWERS: dict[str, Any] = {
 @pytest.mark.parametrize("method", ANSWERS)
 def test_each_lie_is_one(method: str) -> None:
     chance = random.Random(5)
-    told = [LIES[method](chance, ANSWERS[method]) for _ in range(50)]
-    assert sum(lie != ANSWERS[method] for lie in told) > 40
+    lies = [LIES[method](chance, ANSWERS[method]) for _ in range(50)]
+    assert sum(lie != ANSWERS[method] for lie in lies) > 40
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What was measured is kept, found again, and put between the markers."""
+"""Measured figures are stored, read again, and put between the markers."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_a_line_of_an_older_release_is_read_too() -> None:
 def test_only_the_last_run_of_each_benchmark_counts_in_the_order_of_the_benchmarks() -> None:
     appended(SLOW, 1)
     appended(Figure("rate", "gone", "9 s"), 1)
-    found = figures.latest(appended(FAST, 2))
-    assert [figure.name for _, _, figure in found] == ["wall", "ratio"]
+    latest = figures.latest(appended(FAST, 2))
+    assert [figure.name for _, _, figure in latest] == ["wall", "ratio"]
 
 
 def test_a_bar_that_is_not_met_is_said_plainly(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_a_benchmark_that_was_not_run_here_keeps_its_rows(tmp_path: Path) -> Non
 
 
 def test_rewriting_twice_is_rewriting_once() -> None:
-    once = figures.between(f"{BEGIN}{END}", "table")
-    assert figures.between(once, "table") == once
+    rewritten = figures.between(f"{BEGIN}{END}", "table")
+    assert figures.between(rewritten, "table") == rewritten
 
 
 @pytest.mark.parametrize("text", ["no markers", f"{END} {BEGIN}"])

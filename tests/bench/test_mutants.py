@@ -32,15 +32,15 @@ def test_mutated_replies_end_in_clean_rows_or_a_typed_error() -> None:
 
 @pytest.mark.node
 def test_a_round_of_mutants_is_the_same_round_again() -> None:
-    one, other = (judge(10**6, 7, only=5) for _ in range(2))
-    assert one.mutants > 0
-    assert (one.pairs, one.refusals, one.equal) == (other.pairs, other.refusals, other.equal)
+    first, second = (judge(10**6, 7, only=5) for _ in range(2))
+    assert first.mutants > 0
+    assert (first.pairs, first.refusals, first.equal) == (second.pairs, second.refusals, second.equal)
 
 
 def test_every_place_of_a_reply_is_damaged_and_the_reply_itself_is_left_as_it_is() -> None:
     chance, before = random.Random(1), repr(REPLY)
-    found = {pattern("m", at) for at in paths_of(REPLY)}
-    assert found == {"m ", "m hash", "m transactions", "m transactions.*", "m transactions.*.from"}
+    patterns = {pattern("m", at) for at in paths_of(REPLY)}
+    assert patterns == {"m ", "m hash", "m transactions", "m transactions.*", "m transactions.*.from"}
     for at in paths_of(REPLY):
         changed = [damaged(chance, kind, REPLY, at) for kind in KINDS for _ in range(20)]
         assert sum(each is not SAME and each != REPLY for each in changed) > 60
@@ -52,8 +52,8 @@ def test_every_place_of_a_reply_is_damaged_and_the_reply_itself_is_left_as_it_is
 def test_each_kind_of_damage_does_some(kind: str) -> None:
     chance = random.Random(2)
     reply: dict[str, Any] = {"a": "0x00ab", "b": [1, 2, 3], "c": {"d": "0x" + "1f" * 64}}
-    found = [damaged(chance, kind, reply, at) for at in paths_of(reply) for _ in range(20)]
-    assert any(each is not SAME and each != reply for each in found)
+    damages = [damaged(chance, kind, reply, at) for at in paths_of(reply) for _ in range(20)]
+    assert any(each is not SAME and each != reply for each in damages)
 
 
 @pytest.mark.parametrize("kind", BATCHES)

@@ -48,7 +48,7 @@ def test_a_sample_has_as_many_of_each_area_and_is_the_same_again(monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "same"),
+    ("before", "after", "is_same"),
     [
         ("zip(a, b, strict=True)", "zip(a, b, strict=None)", True),
         ("zip(a, b, strict=True)", "zip(a, b, )", True),
@@ -65,8 +65,8 @@ def test_a_sample_has_as_many_of_each_area_and_is_the_same_again(monkeypatch: py
         ("f(a)", "f(b)", False),
     ],
 )
-def test_what_changes_nothing_is_left_out(before: str, after: str, same: bool) -> None:
-    assert mutation.changes_nothing(f"- {before}\n+ {after}") == same
+def test_what_changes_nothing_is_left_out(before: str, after: str, is_same: bool) -> None:
+    assert mutation.changes_nothing(f"- {before}\n+ {after}") == is_same
 
 
 def test_a_change_is_named_by_its_lines() -> None:
@@ -129,29 +129,29 @@ def test_tests_that_import_a_module_or_have_its_name_are_run_before_those_behind
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mutation_runs, "_by_size", lambda modules: sorted(modules))
-    near, far, end_to_end = mutation_runs.test_files("chainfolio.pricing.pools", GRAPH)
-    assert near == ["tests.pricing.test_liquidity", "tests.pricing.test_pools_of_others"]
-    assert (far, end_to_end) == (["tests.pricing.test_search"], [])
+    close_tests, distant_tests, end_to_end = mutation_runs.test_files("chainfolio.pricing.pools", GRAPH)
+    assert close_tests == ["tests.pricing.test_liquidity", "tests.pricing.test_pools_of_others"]
+    assert (distant_tests, end_to_end) == (["tests.pricing.test_search"], [])
 
 
 def test_calculations_of_gains_are_tested_with_all_tests_of_gains_at_last() -> None:
     groups = mutation_runs.test_files("chainfolio.portfolio.pnl.call_movements", mutation_runs.imports())
-    near, far, end_to_end = map(set, groups)
+    close_tests, distant_tests, end_to_end = map(set, groups)
     assert {"tests/gains/test_solana_forged.py", "tests/gains/test_solana_lending.py"} <= end_to_end
-    assert not end_to_end & (near | far)
+    assert not end_to_end & (close_tests | distant_tests)
 
 
 def test_the_imports_of_the_project_are_known() -> None:
     graph = mutation_runs.imports()
     assert "bench.mutation" not in graph
     assert "chainfolio.amounts" in graph["chainfolio.pricing.registry"] | graph["chainfolio.portfolio.document"]
-    near, *_ = mutation_runs.test_files("chainfolio.storage.state.ledger", graph)
-    assert "tests/storage/test_meter.py" in near
-    assert "tests/api/test_ledger_kills.py" not in near
-    near, *_ = mutation_runs.test_files("chainfolio.storage.state.deliveries", graph)
-    assert "tests/alerts/test_delivery.py" in near
-    near, *_ = mutation_runs.test_files("chainfolio.adapters.evm.protocols.venus_vai", graph)
-    assert "tests/protocols/test_venus_vaults.py" in near, "it names the family"
+    close_tests, *_ = mutation_runs.test_files("chainfolio.storage.state.ledger", graph)
+    assert "tests/storage/test_meter.py" in close_tests
+    assert "tests/api/test_ledger_kills.py" not in close_tests
+    close_tests, *_ = mutation_runs.test_files("chainfolio.storage.state.deliveries", graph)
+    assert "tests/alerts/test_delivery.py" in close_tests
+    close_tests, *_ = mutation_runs.test_files("chainfolio.adapters.evm.protocols.venus_vai", graph)
+    assert "tests/protocols/test_venus_vaults.py" in close_tests, "it names the family"
 
 
 TESTS = """import os, time
@@ -211,13 +211,16 @@ def test_a_mutation_without_tests_survives(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_test_that_fails_without_a_mutation_ends_with_2_and_its_results_are_forgotten(
     results: Callable[[], Results], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, test = Mutation("chainfolio.pricing.pools.x_work__mutmut_1", "pricing", "a1"), "tests/test_pools.py::test_pool"
-    results().add(one, test)
+    mutation_run, test = (
+        Mutation("chainfolio.pricing.pools.x_work__mutmut_1", "pricing", "a1"),
+        "tests/test_pools.py::test_pool",
+    )
+    results().add(mutation_run, test)
     monkeypatch.setattr(mutation, "make_mutations", lambda: None)
-    monkeypatch.setattr(mutation, "mutations", lambda: [one])
+    monkeypatch.setattr(mutation, "mutations", lambda: [mutation_run])
     monkeypatch.setattr(mutation, "_change", lambda each: "- a\n+ b")
     monkeypatch.setattr(mutation, "Results", results)
     monkeypatch.setattr(mutation, "run_tests", lambda groups, jobs: [(name, test) for name in groups])
     monkeypatch.setattr("sys.argv", ["mutation", "--area", "pricing"])
     assert mutation.main() == 2
-    assert results().get(one) is None
+    assert results().get(mutation_run) is None

@@ -34,9 +34,9 @@ async def test_charges_that_do_not_fit_the_answers_are_counted(tmp_path: Path) -
 
     for number, end in ((0, "post"), (2, "post"), (3, "post"), (3, "post"), (4, "void"), (5, "")):
         await reserve(number, end)
-    found = await charges(state.database, record, limit_s=0)
-    assert (found.paid, found.unpaid, found.unanswered, found.twice, found.held) == (3, 2, 1, 1, 1)
-    assert found.wrong == 3
+    audit = await charges(state.database, record, limit_s=0)
+    assert (audit.paid, audit.unpaid, audit.unanswered, audit.twice, audit.held) == (3, 2, 1, 1, 1)
+    assert audit.wrong == 3
     record.calls[0].cost = 2
     assert (await charges(state.database, record, limit_s=0)).wrong_amounts == 1
     await state.meter.close()
@@ -51,14 +51,14 @@ async def test_kills_of_all_processes_lose_no_row_and_charge_nothing_wrong(
 ) -> None:
     for name, value in s3.environment().items():
         monkeypatch.setenv(name, value)
-    with own_server() as postgres, LocalNode() as node, LocalNode(chain_id=31338) as other:
+    with own_server() as postgres, LocalNode() as node, LocalNode(chain_id=31338) as queued_node:
         if postgres is None:
             pytest.skip(NO_POSTGRES)
-        services = Services({FOLLOWED: node, QUEUED: other}, postgres, s3)
-        found = await measured(services, tmp_path, Trial(kills=8, clients=4, away_s=5, seed=1))
-    assert found.kills.total() >= 8
-    assert found.kills[STORE] >= 1
-    assert (found.missing, found.doubled, found.wrong) == (Counter(), Counter(), Counter()), "each count is 0"
-    assert found.rows > 1000
-    assert found.charges.paid > 0
-    assert found.charges.wrong == 0, found.charges
+        services = Services({FOLLOWED: node, QUEUED: queued_node}, postgres, s3)
+        report = await measured(services, tmp_path, Trial(kills=8, clients=4, away_s=5, seed=1))
+    assert report.kills.total() >= 8
+    assert report.kills[STORE] >= 1
+    assert (report.missing, report.doubled, report.wrong) == (Counter(), Counter(), Counter()), "each count is 0"
+    assert report.rows > 1000
+    assert report.charges.paid > 0
+    assert report.charges.wrong == 0, report.charges

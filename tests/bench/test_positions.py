@@ -1,4 +1,4 @@
-"""How many round trips a portfolio with positions costs."""
+"""The number of round trips of a portfolio with positions."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ pytestmark = pytest.mark.node
 def test_a_process_that_has_just_begun_needs_no_more_than_six_round_trips() -> None:
     trips, _ = run(Namespace(tokens=20, positions=10, repeat=1))
     assert trips.met, trips.value
-    steady, first = (int(word) for word in trips.value.replace(",", "").split() if word.isdigit())
+    steady, first = (int(number) for number in trips.value.replace(",", "").split() if number.isdigit())
     assert steady <= first <= ROUND_TRIPS

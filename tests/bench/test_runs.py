@@ -1,4 +1,4 @@
-"""How a command is run: with which environment, and what is known of it afterwards."""
+"""The environment of a timed command, and the facts that are known after it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bench import runs
 def test_a_timed_run_keeps_byte_code_and_takes_no_settings_of_somebodys_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("CHAINFOLIO_DATA", "elsewhere")
-    found = runs.environment({"CHAINFOLIO_LOG_LEVEL": "info"})
-    assert "PYTHONDONTWRITEBYTECODE" not in found
-    assert {name for name in found if name.startswith("CHAINFOLIO_")} == {"CHAINFOLIO_LOG_LEVEL"}
+    environment = runs.environment({"CHAINFOLIO_LOG_LEVEL": "info"})
+    assert "PYTHONDONTWRITEBYTECODE" not in environment
+    assert {name for name in environment if name.startswith("CHAINFOLIO_")} == {"CHAINFOLIO_LOG_LEVEL"}
 
 
 def test_the_last_line_is_the_answer_and_the_code_says_how_it_ended() -> None:
-    done = runs.run([sys.executable, "-c", "print('hello'); print('{\"rows\": 3}')"], runs.environment())
-    assert done.checked().json() == {"rows": 3}
+    run_result = runs.run([sys.executable, "-c", "print('hello'); print('{\"rows\": 3}')"], runs.environment())
+    assert run_result.checked().json() == {"rows": 3}
 
 
 def test_a_run_that_ends_badly_says_what_it_complained_of() -> None:

@@ -34,10 +34,10 @@ def test_a_unit_cost_is_a_figure_of_the_benchmarks(row: str, figure: str) -> Non
 
 
 def test_twice_the_load_needs_twice_as_much() -> None:
-    one = scale.load()
+    single = scale.load()
     two = scale.load(assumed=scale.Assumptions(requests_s=20_000, wallets=2_000_000))
-    assert two.ledger_day_gb == 2 * one.ledger_day_gb
-    assert two.snapshot_hours == pytest.approx(2 * one.snapshot_hours)
+    assert two.ledger_day_gb == 2 * single.ledger_day_gb
+    assert two.snapshot_hours == pytest.approx(2 * single.snapshot_hours)
     assert two.api_vcpus == 11 == -(-2 * 10_000 * 2 // 3_722)
 
 

@@ -14,10 +14,10 @@ from bench.truth import APPROVAL, NOBODY, TRANSFER
 ALICE, BOB, TOKEN = ("0x" + digit * 40 for digit in "abc")
 
 
-def log(topic: str, one: str, other: str, raw: int, *, height: int = 1, index: int = 0) -> dict[str, Any]:
+def log(topic: str, sender: str, recipient: str, raw: int, *, height: int = 1, index: int = 0) -> dict[str, Any]:
     return {
         "address": TOKEN.upper().replace("0X", "0x"),
-        "topics": [topic, "0x" + one[2:].zfill(64), "0x" + other[2:].zfill(64)],
+        "topics": [topic, "0x" + sender[2:].zfill(64), "0x" + recipient[2:].zfill(64)],
         "data": f"0x{raw:064x}",
         "blockNumber": hex(height),
         "blockTimestamp": hex(1_700_000_000 + height),
@@ -27,17 +27,17 @@ def log(topic: str, one: str, other: str, raw: int, *, height: int = 1, index: i
     }
 
 
-def event(topic: str, one: str, other: str, raw: int, *, height: int = 1, index: int = 0) -> truth.Event:
-    found = truth.decoded(log(topic, one, other, raw, height=height, index=index))
-    assert found is not None
-    return found
+def event(topic: str, sender: str, recipient: str, raw: int, *, height: int = 1, index: int = 0) -> truth.Event:
+    decoded = truth.decoded(log(topic, sender, recipient, raw, height=height, index=index))
+    assert decoded is not None
+    return decoded
 
 
 def test_a_transfer_is_read_field_by_field() -> None:
-    found = event(TRANSFER, ALICE, BOB, 2**255, height=7, index=3)
-    assert (found.kind, found.height, found.tx_index, found.log_index) == ("transfer", 7, 2, 3)
-    assert (found.token, found.party, found.counterparty, found.raw) == (TOKEN, ALICE, BOB, 2**255)
-    assert found.time_s == 1_700_000_007
+    transfer = event(TRANSFER, ALICE, BOB, 2**255, height=7, index=3)
+    assert (transfer.kind, transfer.height, transfer.tx_index, transfer.log_index) == ("transfer", 7, 2, 3)
+    assert (transfer.token, transfer.party, transfer.counterparty, transfer.raw) == (TOKEN, ALICE, BOB, 2**255)
+    assert transfer.time_s == 1_700_000_007
 
 
 def test_other_logs_are_nobodys() -> None:
@@ -46,26 +46,26 @@ def test_other_logs_are_nobodys() -> None:
 
 
 def test_balances_are_what_came_minus_what_went() -> None:
-    found = [event(TRANSFER, NOBODY, ALICE, 10), event(TRANSFER, ALICE, BOB, 4), event(APPROVAL, ALICE, BOB, 99)]
-    assert truth.balances(found) == {(ALICE, TOKEN): 6, (BOB, TOKEN): 4}
+    events = [event(TRANSFER, NOBODY, ALICE, 10), event(TRANSFER, ALICE, BOB, 4), event(APPROVAL, ALICE, BOB, 99)]
+    assert truth.balances(events) == {(ALICE, TOKEN): 6, (BOB, TOKEN): 4}
 
 
 def test_the_last_approval_counts_whatever_the_order_of_the_rows() -> None:
-    found = [event(APPROVAL, ALICE, BOB, 5, height=2), event(APPROVAL, ALICE, BOB, 9, height=1)]
-    assert truth.allowances(found) == {(ALICE, TOKEN, BOB): 5}
+    events = [event(APPROVAL, ALICE, BOB, 5, height=2), event(APPROVAL, ALICE, BOB, 9, height=1)]
+    assert truth.allowances(events) == {(ALICE, TOKEN, BOB): 5}
 
 
 def test_a_digest_sees_rows_and_not_their_order() -> None:
-    one, other = event(TRANSFER, ALICE, BOB, 1), event(TRANSFER, ALICE, BOB, 1, index=1)
-    assert truth.digest([one, other]) == truth.digest([other, one])
-    assert truth.digest([one, other]) != truth.digest([one, one, other])
-    assert truth.digest([one]) != truth.digest([replace(one, raw=2)])
+    first, second = event(TRANSFER, ALICE, BOB, 1), event(TRANSFER, ALICE, BOB, 1, index=1)
+    assert truth.digest([first, second]) == truth.digest([second, first])
+    assert truth.digest([first, second]) != truth.digest([first, first, second])
+    assert truth.digest([first]) != truth.digest([replace(first, raw=2)])
 
 
 def test_only_the_wanted_blocks_of_a_recording_are_read(tmp_path: Path) -> None:
     blocks = [[log(TRANSFER, ALICE, BOB, height, height=height)] for height in range(4)]
     (tmp_path / "logs.jsonl").write_text("".join(json.dumps(block) + "\n" for block in blocks))
-    assert [found.raw for found in truth.events(tmp_path, 1, 2)] == [1, 2]
+    assert [event_read.raw for event_read in truth.events(tmp_path, 1, 2)] == [1, 2]
 
 
 def test_a_table_that_was_never_written_has_no_rows(tmp_path: Path) -> None:

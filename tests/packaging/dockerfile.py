@@ -27,44 +27,44 @@ class Stage:
         """The arguments of all instructions of a kind."""
         return [value for kind, value in self.steps if kind == instruction]
 
-    def one(self, instruction: str) -> str:
+    def single(self, instruction: str) -> str:
         """The arguments of the only instruction of a kind."""
         (value,) = self.all(instruction)
         return value
 
-    def words(self, instruction: str) -> list[str]:
+    def arguments(self, instruction: str) -> list[str]:
         """The words of an instruction in the form of JSON."""
-        words: list[str] = json.loads(self.one(instruction))
-        return words
+        arguments: list[str] = json.loads(self.single(instruction))
+        return arguments
 
 
 def stages(text: str) -> list[Stage]:
     """The stages of a Dockerfile."""
-    found: list[Stage] = []
+    stage_list: list[Stage] = []
     lines = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", text, flags=re.M)).splitlines()
     for line in filter(None, lines):
         instruction, _, value = line.partition(" ")
         if instruction == "FROM":
             base, _, name = value.partition(" AS ")
-            found.append(Stage(name, base))
-        elif found:
-            found[-1].steps.append((instruction, value.strip()))
-    return found
+            stage_list.append(Stage(name, base))
+        elif stage_list:
+            stage_list[-1].steps.append((instruction, value.strip()))
+    return stage_list
 
 
 def context(root: Path, ignore: str, names: Sequence[str]) -> Iterator[str]:
-    """The names of files that Docker would send, by the rules of a .dockerignore (the last rule that fits decides)."""
+    """Return the files that Docker would send, by the rules of a .dockerignore (the last rule that fits decides)."""
     rules = [line for line in ignore.splitlines() if line and not line.startswith("#")]
     for name in names:
         parts = Path(name).parts
         above = ["/".join(parts[: end + 1]) for end in range(len(parts))]
-        sent = True
+        is_sent = True
         for rule in rules:
             pattern = rule.removeprefix("!").removeprefix("**/")
-            where = parts if "**/" in rule else above
-            if any(fnmatch.fnmatchcase(each, pattern) for each in where):
-                sent = rule.startswith("!")
-        if sent and (root / name).exists():
+            candidates = parts if "**/" in rule else above
+            if any(fnmatch.fnmatchcase(each, pattern) for each in candidates):
+                is_sent = rule.startswith("!")
+        if is_sent and (root / name).exists():
             yield name
 
 
@@ -73,7 +73,7 @@ class Build:
     """The folders of a build: `opt` and `var` are kept from stage to stage, `build` belongs to one stage."""
 
     folder: Path
-    sent: Path  # the build context
+    context: Path  # the build context
 
     def run(self, stage: Stage) -> None:
         """Run the steps of a stage in order."""
@@ -94,7 +94,9 @@ class Build:
         *options, source, target = value.split()
         if target.startswith("/"):
             return  # between folders that the stages share here
-        origin = self.folder / "build" / options[0].split("=")[1] / Path(source).name if options else self.sent / source
+        origin = (
+            self.folder / "build" / options[0].split("=")[1] / Path(source).name if options else self.context / source
+        )
         if origin.is_dir():
             shutil.copytree(origin, work / target, symlinks=True, dirs_exist_ok=True)
         else:
@@ -122,7 +124,7 @@ class Build:
         environment = {**os.environ, "PATH": f"{self.folder}/bin:/opt/chainfolio/bin:{os.environ['PATH']}"}
         for name in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"):
             environment.pop(name, None)
-        words = ["unshare", "--mount", "sh", "-euc", script]
-        done = subprocess.run(words, cwd=work, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        return done.stdout
+        command_line = ["unshare", "--mount", "sh", "-euc", script]
+        process = subprocess.run(command_line, cwd=work, env=environment, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, f"{command}\n{process.stdout}{process.stderr}"
+        return process.stdout

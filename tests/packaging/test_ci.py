@@ -1,4 +1,4 @@
-"""What `.ci/run` makes of the ends of its commands, with a `make` that ends as a test says."""
+"""Exit codes and lines of `.ci/run`, with a `make` that ends as a test says."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ exit "$SLOW"
 """
 
 
-def run(folder: Path, *, check: int = 0, test: int = 0, slow: int = 0, rest: str, limit: int = 60) -> tuple[int, str]:
+def run(
+    folder: Path, *, check: int = 0, test: int = 0, slow: int = 0, slow_output: str, limit: int = 60
+) -> tuple[int, str]:
     """The exit code and the last line of `.ci/run`; the slow tests hang where the limit is short."""
-    code, lines = run_with_output(folder, check=check, test=test, slow=slow, rest=rest, limit=limit)
+    code, lines = run_with_output(folder, check=check, test=test, slow=slow, slow_output=slow_output, limit=limit)
     return code, lines[-1]
 
 
 def run_with_output(
-    folder: Path, *, check: int = 0, test: int = 0, slow: int = 0, rest: str, output: str = "", limit: int = 60
+    folder: Path, *, check: int = 0, test: int = 0, slow: int = 0, slow_output: str, output: str = "", limit: int = 60
 ) -> tuple[int, list[str]]:
-    """The exit code and the lines of `.ci/run`, whose tests print `output` and whose slow tests print `rest`."""
+    """Return the exit code and the lines of `.ci/run`; its tests print `output`, its slow tests `slow_output`."""
     make = folder / "make"
     make.write_text(MAKE)
     make.chmod(0o755)
@@ -42,7 +44,7 @@ def run_with_output(
         "CHECK": str(check),
         "TEST": str(test),
         "SLOW": str(slow),
-        "REST": rest,
+        "REST": slow_output,
         "OUTPUT": output,
         "HANGS": "yes" if limit < 10 else "",
         "CI_SECONDS": str(limit),
@@ -52,7 +54,7 @@ def run_with_output(
 
 
 def test_all_that_passes_is_taken(tmp_path: Path) -> None:
-    code, line = run(tmp_path, rest="== 5 passed in 2 s ==")
+    code, line = run(tmp_path, slow_output="== 5 passed in 2 s ==")
     assert code == 0
     assert "3 passed" in line
     assert "5 passed" in line
@@ -61,14 +63,14 @@ def test_all_that_passes_is_taken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", [{"check": 1}, {"test": 2}, {"slow": 1}])
 def test_one_command_that_fails_refuses_all_and_the_others_run(tmp_path: Path, fault: dict[str, int]) -> None:
-    code, line = run(tmp_path, rest="== 5 passed in 2 s ==", **fault)
+    code, line = run(tmp_path, slow_output="== 5 passed in 2 s ==", **fault)
     assert code == 1
     assert "3 passed" in line
     assert "5 passed" in line
 
 
 @pytest.mark.parametrize(
-    ("rest", "code"),
+    ("slow_output", "code"),
     [
         ("== 5 passed in 2 s ==", 0),
         ("== 1 failed, 5 passed in 2 s ==", 1),
@@ -76,8 +78,8 @@ def test_one_command_that_fails_refuses_all_and_the_others_run(tmp_path: Path, f
         ("no tests ran", 1),
     ],
 )
-def test_slow_tests_that_the_clock_ends_count_as_they_ran(tmp_path: Path, rest: str, code: int) -> None:
-    ended, line = run(tmp_path, rest=rest, limit=1)
+def test_slow_tests_that_the_clock_ends_count_as_they_ran(tmp_path: Path, slow_output: str, code: int) -> None:
+    ended, line = run(tmp_path, slow_output=slow_output, limit=1)
     assert ended == code
     assert ("not all of them: the time was over" in line) is (code == 0)
 
@@ -91,7 +93,7 @@ def test_names_of_failed_tests_are_the_last_lines_of_both_parts(tmp_path: Path, 
         test=1,
         slow=1,
         output=f"{failed}\nSKIPPED tests/c.py::test_c",
-        rest=f"{broken}\n== 1 error, 5 passed in 2 s ==",
+        slow_output=f"{broken}\n== 1 error, 5 passed in 2 s ==",
         limit=limit,
     )
     assert code == 1

@@ -1,4 +1,4 @@
-"""`deploy/`: schemas accept the files, the image's steps run, the dashboard and the settings name what exists."""
+"""`deploy/`: schemas accept the files, the image's steps run, the dashboard and the settings name real parts."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ SECRETS = {
 
 def sent_files() -> list[str]:
     """The files of the build context."""
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
     return list(context(ROOT, (DEPLOY / "Dockerfile.dockerignore").read_text(), list(filter(None, names))))
 
 
@@ -59,10 +59,10 @@ def sent_files() -> list[str]:
 
 
 def test_the_image_runs_without_rights_and_ends_by_the_signal_of_the_server() -> None:
-    assert IMAGE.one("USER") == "10001:10001"
-    assert IMAGE.one("STOPSIGNAL") == "SIGTERM"
-    assert parser().parse_args(IMAGE.words("CMD")).run
-    assert IMAGE.words("ENTRYPOINT") == ["chainfolio"]
+    assert IMAGE.single("USER") == "10001:10001"
+    assert IMAGE.single("STOPSIGNAL") == "SIGTERM"
+    assert parser().parse_args(IMAGE.arguments("CMD")).run
+    assert IMAGE.arguments("ENTRYPOINT") == ["chainfolio"]
     assert not [step for step in IMAGE.all("RUN") if "pip" in step], "what builds is left in other stages"
 
 
@@ -79,16 +79,16 @@ def test_every_package_of_the_image_has_a_hash_of_the_lock() -> None:
 
 def closure(name: str, extras: frozenset[str]) -> set[str]:
     """The packages that a package needs on this machine, by what is installed."""
-    found: set[tuple[str, frozenset[str]]] = set()
+    packages: set[tuple[str, frozenset[str]]] = set()
     pending = [(canonicalize_name(name), extras)]
     while pending:
-        if (package := pending.pop()) in found:
+        if (package := pending.pop()) in packages:
             continue
-        found.add(package)
+        packages.add(package)
         for each in map(Requirement, requires(package[0]) or []):
             if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in (*package[1], "")):
                 pending.append((canonicalize_name(each.name), frozenset(each.extras)))
-    return {name for name, _ in found}
+    return {name for name, _ in packages}
 
 
 def test_the_image_has_all_that_the_extras_need() -> None:
@@ -126,7 +126,7 @@ class Answers(BaseHTTPRequestHandler):
 
 
 def test_the_health_check_of_the_image_fails_with_the_server() -> None:
-    check = IMAGE.one("HEALTHCHECK")
+    check = IMAGE.single("HEALTHCHECK")
     code = json.loads(check[check.index("[") :])
     assert code[:2] == ["python", "-c"]
     with HTTPServer(("127.0.0.1", 0), Answers) as server:
@@ -156,13 +156,13 @@ def test_rules_of_the_build_context_and_continued_lines_are_read(tmp_path: Path)
 @pytest.mark.slow("downloads and installs the packages of the image")
 @pytest.mark.timeout(900)
 def test_the_steps_of_the_image_run_in_a_clean_folder(tmp_path: Path) -> None:
-    """Each RUN step as it stands, in a mount namespace where /opt, /etc and /var/lib are folders of the test."""
+    """Run each RUN step as written, in a mount namespace where /opt, /etc and /var/lib are folders of the test."""
     if which("unshare") is None or subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("mount namespaces are not allowed here")
     build = Build(tmp_path / "image", tmp_path / "sent")
     for name in sent_files():
-        (build.sent / name).parent.mkdir(parents=True, exist_ok=True)
-        copy(ROOT / name, build.sent / name, follow_symlinks=False)
+        (build.context / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(ROOT / name, build.context / name, follow_symlinks=False)
     build.folder.mkdir()
     try:
         for stage in STAGES:
@@ -182,7 +182,7 @@ def test_the_steps_of_the_image_run_in_a_clean_folder(tmp_path: Path) -> None:
 
 
 def faults(document: Any, schema: dict[str, Any], kind: str = "") -> list[str]:
-    """What a schema refuses; of Kubernetes, the schema of a kind."""
+    """Return the faults that a schema finds; of Kubernetes, the schema of a kind."""
     if kind:
         schema = {"$defs": schema["$defs"], "$ref": f"#/$defs/{kind}"}
     # Importing it compiles grammars for two seconds, in every process that collects this test.
@@ -211,8 +211,8 @@ def test_kubernetes_accepts_a_manifest(name: str) -> None:
 
 
 def test_pods_and_services_run_commands_that_exist_and_finish_answers_before_they_are_killed() -> None:
-    given = load(DEPLOY / "chainfolio.toml", SECRETS)
-    needed_s = given.server.stop_notice_s + given.limits.request_s + CLOSING_S
+    settings = load(DEPLOY / "chainfolio.toml", SECRETS)
+    needed_s = settings.server.stop_notice_s + settings.limits.request_s + CLOSING_S
     grace_s = [int(service["stop_grace_period"].removesuffix("s")) for service in OURS.values()]
     grace_s += [pod["spec"]["terminationGracePeriodSeconds"] for pod in PODS.values()]
     for unit in (DEPLOY / "systemd").glob("*.service"):
@@ -227,7 +227,7 @@ def test_pods_and_services_run_commands_that_exist_and_finish_answers_before_the
     for pod in PODS.values():
         (container,) = pod["spec"]["containers"]
         assert parser().parse_args(container["args"]).run
-        assert f"{pod['spec']['securityContext']['runAsUser']}:10001" == IMAGE.one("USER")
+        assert f"{pod['spec']['securityContext']['runAsUser']}:10001" == IMAGE.single("USER")
         assert container["securityContext"]["readOnlyRootFilesystem"]
         mounted = {each["name"] for each in container["volumeMounts"]}
         assert mounted == {each["name"] for each in pod["spec"]["volumes"]}
@@ -241,8 +241,8 @@ def test_every_selector_of_the_manifests_chooses_a_pod() -> None:
     chosen = re.findall(r"(?:selector|podSelector): (?:\{matchLabels: )?\{([^{}]*)\}", all_manifests())
     assert chosen
     for selector in chosen:
-        wanted = dict(part.split(": ") for part in selector.split(", "))
-        assert any(wanted.items() <= each.items() for each in labels), selector
+        selector_labels = dict(part.split(": ") for part in selector.split(", "))
+        assert any(selector_labels.items() <= each.items() for each in labels), selector
     assert MANIFESTS["api-HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]["name"] == "api"
 
 
@@ -287,21 +287,21 @@ def test_a_panel_uses_metrics_and_labels_that_exist(title: str) -> None:
     assert names <= METRICS.keys()
     grouped = [name for group in re.findall(r"\bby \(([^)]*)\)", target["expr"]) for name in group.split(", ")]
     selected = re.findall(r"[{,]\s*(\w+)\s*(?:=~|!~|!=|=)\s*\"", target["expr"])
-    shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+    label_names = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
     labels = set.intersection(*(METRICS[name] for name in names))
     assert {*grouped, *selected} <= labels
-    assert shown <= (set(grouped) if grouped else labels)
+    assert label_names <= (set(grouped) if grouped else labels)
     assert "_total" not in target["expr"] or re.search(r"\b(rate|increase)\(", target["expr"])
 
 
 def test_the_panels_do_not_overlap_and_ask_the_source_that_is_provisioned() -> None:
-    taken: set[tuple[int, int]] = set()
+    occupied: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         at = panel["gridPos"]
         cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-        assert not cells & taken
+        assert not cells & occupied
         assert max(x for x, _ in cells) < 24
-        taken |= cells
+        occupied |= cells
     provisioned = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/chainfolio.yml").read_text())
     (source,) = provisioned["datasources"]
     assert {panel["datasource"]["uid"] for panel in PANELS.values()} == {source["uid"]}
@@ -326,9 +326,11 @@ def test_units_of_workers_are_confined_as_the_unit_of_the_server_is() -> None:
     changing = ("Description=", "ExecStart=", "Environment=", "#")
     texts = {path.stem: path.read_text() for path in (DEPLOY / "systemd").glob("*.service")}
     assert set(texts) == {"chainfolio", "chainfolio-worker", "chainfolio-jobs@"}
-    kept = {name: [line for line in text.splitlines() if not line.startswith(changing)] for name, text in texts.items()}
-    assert "RestartSec=5" in kept["chainfolio"], "systemd gives up after five starts within ten seconds"
+    common_lines = {
+        name: [line for line in text.splitlines() if not line.startswith(changing)] for name, text in texts.items()
+    }
+    assert "RestartSec=5" in common_lines["chainfolio"], "systemd gives up after five starts within ten seconds"
     for name, text in texts.items():
-        assert kept[name] == kept["chainfolio"]
+        assert common_lines[name] == common_lines["chainfolio"]
         (command,) = re.findall(r"^ExecStart=/opt/chainfolio/bin/chainfolio (.*)$", text, re.M)
         assert parser().parse_args(command.split()).run

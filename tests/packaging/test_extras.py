@@ -33,14 +33,14 @@ sys.exit(main())
 """
 
 
-def run(folder: Path, missing: tuple[str, ...], *words: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, missing: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a process in which some modules cannot be imported."""
-    command = [sys.executable, "-c", CHILD, ",".join(missing), *words]
+    command = [sys.executable, "-c", CHILD, ",".join(missing), *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
-    ("extra", "words"),
+    ("extra", "arguments"),
     [
         ("server", ("serve",)),
         ("server", ("worker",)),
@@ -54,25 +54,25 @@ def run(folder: Path, missing: tuple[str, ...], *words: str) -> subprocess.Compl
         ("plot", ("history", WALLET, "-o", "a.png", "--rpc", "http://127.0.0.1:1")),
     ],
 )
-def test_a_command_names_the_extra_that_it_lacks(tmp_path: Path, extra: str, words: tuple[str, ...]) -> None:
-    ran = run(tmp_path, EXTRAS[extra], *words)
+def test_a_command_names_the_extra_that_it_lacks(tmp_path: Path, extra: str, arguments: tuple[str, ...]) -> None:
+    ran = run(tmp_path, EXTRAS[extra], *arguments)
     assert (ran.returncode, f'pip install "chainfolio[{extra}]"' in ran.stderr) == (7, True), ran.stderr
 
 
-@pytest.mark.parametrize(("store", "words"), [("state", ("account", "list")), ("tail", ("status",))])
-def test_stores_in_postgresql_name_their_extra(tmp_path: Path, store: str, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("store", "arguments"), [("state", ("account", "list")), ("tail", ("status",))])
+def test_stores_in_postgresql_name_their_extra(tmp_path: Path, store: str, arguments: tuple[str, ...]) -> None:
     settings = (
         f'[{store}]\nurl = "postgresql://nobody@127.0.0.1:1/x"\n[chains.ethereum]\nrpc = ["http://127.0.0.1:1"]\n'
     )
     (tmp_path / "chainfolio.toml").write_text(settings)
-    ran = run(tmp_path, EXTRAS["postgres"], *words)
+    ran = run(tmp_path, EXTRAS["postgres"], *arguments)
     assert (ran.returncode, 'pip install "chainfolio[postgres]"' in ran.stderr) == (7, True), ran.stderr
 
 
-@pytest.mark.parametrize("words", [("portfolio", WALLET), ("watch", WALLET), ("transactions", WALLET)])
-def test_a_wallet_by_rpc_needs_no_extra(tmp_path: Path, words: tuple[str, ...]) -> None:
-    """Nothing listens there: the command ends at the node, and not at an import."""
-    ran = run(tmp_path, ALL, *words, "--rpc", "http://127.0.0.1:1")
+@pytest.mark.parametrize("arguments", [("portfolio", WALLET), ("watch", WALLET), ("transactions", WALLET)])
+def test_a_wallet_by_rpc_needs_no_extra(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """The port has no listener: the command ends at the node, and not at an import."""
+    ran = run(tmp_path, ALL, *arguments, "--rpc", "http://127.0.0.1:1")
     assert ran.returncode == 3, ran.stderr
     assert "cannot be reached" in ran.stderr
 
@@ -86,8 +86,8 @@ def test_a_name_names_its_extra(tmp_path: Path) -> None:
 @pytest.mark.node
 def test_a_wallet_of_a_real_node_loads_no_extra_and_no_other_kind(tmp_path: Path) -> None:
     with LocalNode() as node:
-        for words in (("portfolio",), ("nav",), ("watch",), ("transactions",), ("pnl",)):
-            ran = run(tmp_path, ALL + OF_OTHER_KINDS, *words, node.accounts[0], "--rpc", node.url)
+        for arguments in (("portfolio",), ("nav",), ("watch",), ("transactions",), ("pnl",)):
+            ran = run(tmp_path, ALL + OF_OTHER_KINDS, *arguments, node.accounts[0], "--rpc", node.url)
             assert ran.returncode == 0, ran.stderr
 
 

@@ -1,4 +1,4 @@
-"""What stops an installation is said before anything is downloaded, by a script that old interpreters can run."""
+"""Obstacles to an installation are reported before any download, by a script that old interpreters can run."""
 
 from __future__ import annotations
 
@@ -73,6 +73,8 @@ def test_every_target_that_installs_asks_first(tmp_path: Path) -> None:
     for name in ("Makefile", "requirements.lock", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     for target in ("check", "docs", "serve"):
-        done = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert (done.returncode, "core.symlinks=true" in done.stderr) == (2, True), done.stdout + done.stderr
+        process = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (process.returncode, "core.symlinks=true" in process.stderr) == (2, True), (
+            process.stdout + process.stderr
+        )
         assert not (tmp_path / ".venv").exists()

@@ -1,4 +1,4 @@
-"""A release: the same bytes from a commit wherever it is built, no test inside, and steps that refuse what is amiss."""
+"""A release: the same bytes from a commit wherever it is built, no test inside, and steps that refuse faults."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def release() -> ModuleType:
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of the repository in another folder, with other permissions and times."""
     folder = tmp_path_factory.mktemp("copy") / "elsewhere"
-    listed = subprocess.run(
+    process = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         capture_output=True,
         check=True,
     )
-    for name in filter(None, listed.stdout.decode().split("\0")):
+    for name in filter(None, process.stdout.decode().split("\0")):
         source, target = ROOT / name, folder / name
         if source.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -49,13 +49,13 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow("builds the wheel and the source archive twice")
 def test_the_same_commit_gives_the_same_bytes(release: ModuleType, copy: Path, tmp_path: Path) -> None:
-    here, there = release.build(ROOT, tmp_path / "here"), release.build(copy, tmp_path / "there")
-    assert [path.name for path in here] == [path.name for path in there]
-    with zipfile.ZipFile(here[1]) as one, zipfile.ZipFile(there[1]) as other:
-        assert {each.filename: each.CRC for each in one.infolist()} == {
-            each.filename: each.CRC for each in other.infolist()
+    here, second_build = release.build(ROOT, tmp_path / "here"), release.build(copy, tmp_path / "there")
+    assert [path.name for path in here] == [path.name for path in second_build]
+    with zipfile.ZipFile(here[1]) as first_zip, zipfile.ZipFile(second_build[1]) as second_zip:
+        assert {each.filename: each.CRC for each in first_zip.infolist()} == {
+            each.filename: each.CRC for each in second_zip.infolist()
         }
-    assert [release.digest(path) for path in here] == [release.digest(path) for path in there]
+    assert [release.digest(path) for path in here] == [release.digest(path) for path in second_build]
     release.check(ROOT, here)
     with tarfile.open(here[0]) as source:
         tops = {Path(name).parts[1] for name in source.getnames()}
@@ -94,9 +94,9 @@ def test_a_version_and_its_changes_are_written(release: ModuleType, tmp_path: Pa
 
 def test_a_version_with_fragments_left_is_not_published(copy: Path) -> None:
     (copy / "changelog.d" / "1-one.md").write_text("**Fixed** One thing.\n")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(copy / ".ci" / "release.py"), "--publish"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1
-    assert "refused: fragments are left" in done.stderr
-    assert "built" not in done.stdout
+    assert process.returncode == 1
+    assert "refused: fragments are left" in process.stderr
+    assert "built" not in process.stdout

@@ -1,5 +1,4 @@
-"""A chain and a protocol from wheels of third parties, beside the wheel of Chainfolio, in a folder with modules of its
-own that have common names: all work, by a script and by `python -m chainfolio`."""
+"""A chain, a protocol and Chainfolio from wheels, in a folder with modules of common names: all work together."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ with chainfolio.open("chainfolio.toml") as session:
 
 @dataclass(frozen=True)
 class Project:
-    """Somebody's folder, and the environment in which it runs."""
+    """A third-party folder, and the environment in which it runs."""
 
     folder: Path
     python: Path
@@ -57,13 +56,13 @@ class Project:
     token: str
 
     def run(self, *words: str, path: str = "") -> str:
-        """What a program of the environment prints, in the folder; `path` is its PYTHONPATH."""
-        done = self.ended(*words, path=path)
-        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
-        return done.stdout
+        """Return the output of a program of the environment, in the folder; `path` is its PYTHONPATH."""
+        process = self.ended(*words, path=path)
+        assert process.returncode == 0, f"{words}: {process.stdout}{process.stderr}"
+        return process.stdout
 
     def ended(self, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:
-        """How a program of the environment ends, in the folder."""
+        """Run a program of the environment in the folder, and return the ended process."""
         environment = {"PATH": os.defpath, "HOME": str(self.folder), "PYTHONPATH": path}
         return subprocess.run(
             [str(self.python), *words], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
@@ -82,15 +81,15 @@ def link_required(packages: Path) -> None:
 def wheel(source: Path, into: Path) -> Path:
     """The wheel of a package."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(into)]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
     return max(into.glob("*.whl"), key=lambda each: each.stat().st_mtime_ns)
 
 
 def install(wheel: Path, *options: str) -> None:
     """Install a wheel without its dependencies; modules are compiled if they are imported."""
-    words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
-    subprocess.run([*words, *options, str(wheel)], check=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
+    subprocess.run([*command, *options, str(wheel)], check=True)
 
 
 def package(source: Path, into: Path) -> Path:
@@ -110,7 +109,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
             'key = "third_share"\nname = "Third Share"\nfamilies = ["third_party_share"]\n'
             f'[contracts.local]\npool = ["{token}"]\n'
         )
-        venv.create(root / "env")  # without a pip of its own, which takes 3 s
+        venv.create(root / "env")  # without its pip, which takes 3 s
         python = root / "env/bin/python"
         (packages,) = (root / "env/lib").glob("python3.*/site-packages")
         link_required(packages)
@@ -136,9 +135,9 @@ def rows(answers: list[list[list[Any]]]) -> list[tuple[str, str, str]]:
 
 def test_a_script_has_the_chain_and_the_protocol_of_third_parties(project: Project) -> None:
     answers = json.loads(project.run("script.py", project.alice, ACCOUNTS[0]))
-    found = rows(answers)
-    assert ("local", "third_share", project.token) in found
-    assert any(chain == "moon" and protocol == "wallet" for chain, protocol, _ in found)
+    result_rows = rows(answers)
+    assert ("local", "third_share", project.token) in result_rows
+    assert any(chain == "moon" and protocol == "wallet" for chain, protocol, _ in result_rows)
 
 
 @pytest.mark.slow("a notebook imports what the script imports")
@@ -165,7 +164,7 @@ def test_the_module_has_them_too(project: Project) -> None:
 
 
 def test_one_that_imports_names_of_an_older_release_is_told_the_new_ones(project: Project, tmp_path: Path) -> None:
-    """The folder has an `adapters/` of its own, which is not what the package means."""
+    """Use a folder whose own `adapters/` is not what the package means."""
     old = package(HERE / "staking", tmp_path)
     share = old / "chainfolio_staking" / "share.py"
     share.write_text(share.read_text().replace("chainfolio.plugins.protocol", "adapters.evm.reads"))

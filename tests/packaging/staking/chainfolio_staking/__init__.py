@@ -1,1 +1,1 @@
-"""Protocols of somebody else."""
+"""Third-party protocols."""

@@ -14,9 +14,9 @@ from chainfolio.plugins.protocol import (
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """What the account has of the contract."""
-    (held,) = yield [balance_of(match.contract, match.account)]
-    return DecodedPosition("STAKED", supplied=(TokenAmount(match.contract, held),), pool=match.contract)
+    """Read the account's balance of the contract."""
+    (balance,) = yield [balance_of(match.contract, match.account)]
+    return DecodedPosition("STAKED", supplied=(TokenAmount(match.contract, balance),), pool=match.contract)
 
 
 FAMILY = Family("third_party_share", rules=(EveryAccount("pool"),), position=position)
