@@ -1,4 +1,4 @@
-"""What holds for every test: how hard properties are searched, and which tests run in one process.
+"""Rules of every test: the number of examples of properties, and which tests run in one process.
 
 Properties have the same examples each time. CHAINFOLIO_TESTS=luck makes other ones, CHAINFOLIO_TESTS=deep many more,
 and CHAINFOLIO_TESTS=quick fewer. A test with some slow variants names them, or the others:
@@ -26,7 +26,7 @@ if os.environ.get("CHAINFOLIO_TESTS") != "deep":
 
 COLLECTED_AFTER = (10_000, 20, 20)  # thresholds of the collector; those of the product are others
 RECURSION_LIMIT = 4_096  # that of `chainfolio.adapters.evm.datasets.internal`
-DEAR = ("world", "demo_world", "sent", "traded")  # nodes with a history, of a session: one process makes each
+DEAR = ("world", "demo_world", "transfers", "traded")  # nodes with a history, of a session: one process makes each
 PROFILES = ("here", "quick", "luck", "deep")
 PROFILE = os.environ.get("CHAINFOLIO_TESTS") or "here"
 assert PROFILE in PROFILES, f"CHAINFOLIO_TESTS is one of {', '.join(PROFILES)}"
@@ -39,14 +39,14 @@ settings.load_profile(PROFILE)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Widen the lines that name failed tests, so that a log holds their reasons: pytest cuts them at 80 columns."""
+    """Widen the lines that name failed tests to hold their reasons: pytest cuts them at 80 columns."""
     if not terminalreporter.isatty:
         terminalreporter._tw.fullwidth = 250
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Iterator[None]:
-    """Undo what a library that a test imports does to the whole process: py_ecc lets calls nest 100,000 levels deep."""
+    """Undo what an imported library does to the process: py_ecc lets calls nest 100,000 levels deep."""
     limit = max(sys.getrecursionlimit(), RECURSION_LIMIT)
     try:
         return (yield)
@@ -56,7 +56,7 @@ def pytest_runtest_protocol() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without the garbage collector: it would look at 15,000 tests again and again, for half of the time."""
+    """Collect without the garbage collector: it would walk 15,000 tests again, for half of the time."""
     gc.disable()
     try:
         return (yield)
@@ -89,7 +89,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _let_be_fast(item: pytest.Item) -> None:
-    """Take the mark `slow` from a variant of a test that is among its `fast` ids, or not among its `only` ones."""
+    """Take the mark `slow` from a variant of a test with a `fast` id, or without an `only` one."""
     for mark in [each for each in item.own_markers if each.name == "slow" and each.kwargs]:
         ((selection, ids),) = mark.kwargs.items()
         assert isinstance(item, pytest.Function)
@@ -101,13 +101,13 @@ def _bound_examples(item: pytest.Item) -> None:
     """Let a property that names a number of examples have no more of them than its profile."""
     if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
         inner = getattr(item.obj, "__func__", item.obj)
-        named = getattr(inner, "_hypothesis_internal_use_settings", None)  # a state machine has none
-        if named and named.max_examples > settings().max_examples:
-            inner._hypothesis_internal_use_settings = settings(named, max_examples=settings().max_examples)
+        test_settings = getattr(inner, "_hypothesis_internal_use_settings", None)  # a state machine has none
+        if test_settings and test_settings.max_examples > settings().max_examples:
+            inner._hypothesis_internal_use_settings = settings(test_settings, max_examples=settings().max_examples)
 
 
 def _group(item: pytest.Function) -> str | None:
-    """The dear fixture of the session that a test uses; or its module, if it shares fixtures, with their parameters."""
+    """Return the session's dear fixture of a test; or its module, if it shares fixtures, with their parameters."""
     fixtures = item._fixtureinfo.name2fixturedefs.items()
     dear = [name for name, (*_, last) in fixtures if name in DEAR and last.scope == "session"]
     if dear:
@@ -134,7 +134,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 
 @pytest.fixture
 def bucket_lake(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    """A lake in a bucket of its own, with the credentials in the environment."""
+    """Create a lake in a new bucket, with the credentials in the environment."""
     for name, value in s3.environment().items():
         monkeypatch.setenv(name, value)
     return Lake(s3.bucket())
@@ -142,13 +142,13 @@ def bucket_lake(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Lake:
 
 @pytest.fixture(params=KINDS)
 def state_url(request: pytest.FixtureRequest, stores: Stores) -> str:
-    """A state store that nobody has used: whoever asks for it is run once on each kind."""
+    """Return the URL of a new state store; its tests run once on each kind."""
     return stores.url(request.param)
 
 
 @pytest.fixture(params=KINDS)
 def tail_place(request: pytest.FixtureRequest, stores: Stores) -> str:
-    """The path or URL of a tail that nobody has used: whoever asks for it is run once on each kind."""
+    """Return the path or URL of a new tail; its tests run once on each kind."""
     return stores.tail(request.param)
 
 

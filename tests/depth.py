@@ -1,4 +1,4 @@
-"""How long tests search and repeat: CHAINFOLIO_TESTS=deep is for hours."""
+"""Search time and repetitions of tests: CHAINFOLIO_TESTS=deep is for hours."""
 
 from __future__ import annotations
 

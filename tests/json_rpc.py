@@ -36,8 +36,8 @@ class JsonRpcNode:
 
     def replies(self, requests: Any) -> bytes:
         """Return the replies to a request, or to a list of requests."""
-        several = isinstance(requests, list)
-        return msgspec.json.encode([self._reply(each) for each in requests] if several else self._reply(requests))
+        is_batch = isinstance(requests, list)
+        return msgspec.json.encode([self._reply(each) for each in requests] if is_batch else self._reply(requests))
 
     def _reply(self, request: dict[str, Any]) -> dict[str, Any]:
         reply = {"jsonrpc": "2.0", "id": request["id"]}

@@ -1,4 +1,4 @@
-"""Servers that speak byte for byte as a test likes. When one ends, nobody is left on any of its connections."""
+"""Servers that speak byte for byte as a test likes. When one ends, no client is left on its connections."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ TURNS = 10
 
 @asynccontextmanager
 async def speaking(speak: Speak, ends_s: float = 0) -> AsyncIterator[str]:
-    """A server that says this to whoever comes, and its address, without a slash at its end.
+    """Serve these bytes to every client, and yield the address, without a slash at its end.
 
     At its end each connection has `ends_s` seconds to end by itself, and is broken off then; with none, at once.
     Raises what `speak` raised, other than that somebody hung up, and TimeoutError for who is on a line after `ends_s`.
     """
     lines, writers = set[asyncio.Task[None]](), set[asyncio.StreamWriter]()
 
-    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def speak_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers.add(writer)
         with suppress(OSError, asyncio.IncompleteReadError):
             await speak(reader, writer)
         writer.close()
 
-    def taken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        lines.add(asyncio.ensure_future(once(reader, writer)))
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines.add(asyncio.ensure_future(speak_once(reader, writer)))
 
-    server = await asyncio.start_server(taken, "127.0.0.1", 0)
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:

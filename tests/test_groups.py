@@ -1,4 +1,4 @@
-"""Tests that share something dear run in one process, with the locked releases of pytest and pytest-xdist."""
+"""Tests that share a dear fixture run in one process, with the locked releases of pytest and pytest-xdist."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def test_a_group_that_is_named_is_the_group(request: pytest.FixtureRequest, dear
 
 
 @pytest.fixture(scope="session")
-def sent() -> Path:
+def transfers() -> Path:
     """A fixture with the name of a dear one."""
     return Path(__file__)
 
 
 def test_tests_of_a_package_that_share_a_dear_fixture_of_a_session_are_one_group(
-    request: pytest.FixtureRequest, dear: Path, sent: Path
+    request: pytest.FixtureRequest, dear: Path, transfers: Path
 ) -> None:
-    assert dear == sent
-    group = f"{request.node.path.parent.relative_to(request.config.rootpath).as_posix()}-sent"
+    assert dear == transfers
+    group = f"{request.node.path.parent.relative_to(request.config.rootpath).as_posix()}-transfers"
     assert request.node.get_closest_marker("xdist_group").args == (group,)
 
 

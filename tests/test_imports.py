@@ -1,4 +1,4 @@
-"""No module needs another that needs it: not at once, through an import inside a function, or for its types."""
+"""Modules have no import cycles: not at once, through an import inside a function, or for their types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How names, docstrings and documents are written: at most so many exceptions per 1,000 lines of code.
+"""Rules of names, docstrings and documents: a maximum of exceptions per 1,000 lines of code.
 
 Each rule has a ceiling. A failure lists the places with their lines. A word that is right in one place, such as the
 `place` of an order, is an entry of EXCEPTIONS with its reason.
@@ -198,14 +198,14 @@ def long_sentences(text: str) -> list[str]:
 
 @pytest.mark.parametrize("rule", CEILINGS)
 def test_code_keeps_the_ceiling_of(rule: str) -> None:
-    places = census().places[rule]
-    assert census().rate(rule) <= CEILINGS[rule], f"{len(places)} places:\n" + "\n".join(places)
+    violations = census().places[rule]
+    assert census().rate(rule) <= CEILINGS[rule], f"{len(violations)} places:\n" + "\n".join(violations)
 
 
 def test_documents_have_short_sentences() -> None:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/how-to").glob("*.md"))]
-    places = [f"{page.name}: {sentence}" for page in pages for sentence in long_sentences(page.read_text("utf-8"))]
-    assert len(places) <= MOST_LONG_SENTENCES, "\n".join(places)
+    sentences = [f"{page.name}: {sentence}" for page in pages for sentence in long_sentences(page.read_text("utf-8"))]
+    assert len(sentences) <= MOST_LONG_SENTENCES, "\n".join(sentences)
 
 
 def test_exceptions_are_few_and_used() -> None:
@@ -253,7 +253,7 @@ def deployed_venues(tokens: Sequence[str]) -> dict[str, Venue]:
     result = Census(line_count=1)
     _read_lines(result, "a.py", source)
     _read_tree(result, "a.py", ast.parse(source))
-    assert {rule: places for rule, places in result.places.items() if places} == {}
+    assert {rule: violations for rule, violations in result.places.items() if violations} == {}
 
 
 def test_long_sentences_are_seen_outside_code_and_tables() -> None:

@@ -1,4 +1,4 @@
-"""Loops that wait for answers have a bound, and it is written here: a node that lies must not keep them going."""
+"""Loops that wait for answers have a bound, and it is written here: a node that lies must not prolong them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOLDERS = ("adapters", "transport", "indexer", "pricing", "engine", "exports", "
 SERVICE = "ends with its task; each turn sleeps or waits for a step"
 HALVES = "halves the heights between two ends"
 PIECES = "each piece ends behind its beginning, up to the end of the span"
-# Each function with such a `while`, and what ends it whatever is answered.
+# Each function with such a `while`, and its bound for any answers.
 BOUNDS = {
     "adapters/beacon/selection.py::_scan_registry": "MAX_VALIDATORS",
     "adapters/beacon/correlation.py::_balance_when_slashed": HALVES,
@@ -91,11 +91,11 @@ def loops(node: ast.AST, function: str = "") -> Iterator[str]:
 
 
 def test_every_loop_that_waits_for_answers_has_a_bound() -> None:
-    found = Counter[str]()
+    loop_counts = Counter[str]()
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*.py"):
             name = path.relative_to(ROOT).as_posix()
-            found.update(f"{name}::{function}" for function in loops(ast.parse(path.read_text())))
-    missing = sorted(found.keys() - BOUNDS.keys())
+            loop_counts.update(f"{name}::{function}" for function in loops(ast.parse(path.read_text())))
+    missing = sorted(loop_counts.keys() - BOUNDS.keys())
     assert missing == [], "a node that never stops answering must not keep it going: bound it, and name the bound here"
-    assert sorted(BOUNDS.keys() - found.keys()) == [], "these loops are gone"
+    assert sorted(BOUNDS.keys() - loop_counts.keys()) == [], "these loops are gone"

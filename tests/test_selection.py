@@ -1,4 +1,4 @@
-"""Which tests the commands run: `make test` some of every file, `make test-all` all; each slow one says why."""
+"""Tests that the commands run: `make test` some of every file, `make test-all` all; each slow one has a reason."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def marks(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.Call | None]]:
 
 def reasons(text: str) -> list[str]:
     """The reason of every mark; empty where there is none."""
-    found = []
+    texts = []
     for _, call in marks(ast.parse(text)):
         values = [each.value for each in call.args if isinstance(each, ast.Constant)] if call else []
-        found.append(values[0].strip() if len(values) == 1 and isinstance(values[0], str) else "")
-    return found
+        texts.append(values[0].strip() if len(values) == 1 and isinstance(values[0], str) else "")
+    return texts
 
 
 def in_make_test(text: str) -> list[str]:
-    """The tests of a file that are not slow as a whole; a state machine is the test that it is assigned to."""
+    """Return the tests of a file that are not slow as a whole; a state machine is the test of its name."""
     tree = ast.parse(text)
     assigned = {ast.unparse(each.targets[0]): each for each in tree.body if isinstance(each, ast.Assign)}
     if "pytestmark" in assigned and any(marks(assigned["pytestmark"])):
@@ -87,7 +87,7 @@ def test_every_file_has_a_test_that_is_not_slow_and_slow_ones_say_why(path: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "left", "why"),
+    ("text", "test_names", "expected_reasons"),
     [
         ("@pytest.mark.slow('a')\ndef test_a(): pass\ndef test_b(): pass", ["test_b"], ["a"]),
         ("@pytest.mark.slow\nasync def test_a(): pass", [], [""]),
@@ -102,8 +102,8 @@ def test_every_file_has_a_test_that_is_not_slow_and_slow_ones_say_why(path: Path
         ),
     ],
 )
-def test_marks_are_read_where_they_stand(text: str, left: list[str], why: list[str]) -> None:
-    assert (in_make_test(text), reasons(text)) == (left, why)
+def test_marks_are_read_where_they_stand(text: str, test_names: list[str], expected_reasons: list[str]) -> None:
+    assert (in_make_test(text), reasons(text)) == (test_names, expected_reasons)
 
 
 @settings(max_examples=5_000)
@@ -114,6 +114,8 @@ def test_a_property_that_names_many_examples_runs(value: bool) -> None:
 
 def test_a_property_has_at_most_the_examples_of_its_profile_and_the_same_each_time() -> None:
     limits = {"here": (30, True), "quick": (20, True), "luck": (100, False), "deep": (2_000, False)}
-    named: settings = vars(test_a_property_that_names_many_examples_runs)["_hypothesis_internal_use_settings"]
-    for each in (settings(), named):
+    bounded_settings: settings = vars(test_a_property_that_names_many_examples_runs)[
+        "_hypothesis_internal_use_settings"
+    ]
+    for each in (settings(), bounded_settings):
         assert (each.max_examples, each.derandomize) == limits[PROFILE]

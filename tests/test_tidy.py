@@ -63,22 +63,22 @@ FRAGMENT = re.compile(r"[0-9A-Za-z]+-[a-z0-9]+(?:-[a-z0-9]+)*\.md")
 @cache
 def files() -> tuple[Path, ...]:
     """Every file of the repository: tracked, or new and not ignored."""
-    listed = subprocess.run(
+    output = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         capture_output=True,
         check=True,
         text=True,
     ).stdout
-    return tuple(path for name in sorted(set(listed.split("\0")) - {""}) if (path := ROOT / name).is_file())
+    return tuple(path for name in sorted(set(output.split("\0")) - {""}) if (path := ROOT / name).is_file())
 
 
 def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def ours(path: Path) -> bool:
-    """Written here, and not taken over from somebody else or made by a tool."""
+def is_own(path: Path) -> bool:
+    """Return True if a file was written here, and neither taken over nor made by a tool."""
     return not (
         path.name in {"LICENSE", "package-lock.json"} or path.suffix == ".lock" or ".min." in path.name
     ) and not ({"vendor", "node_modules"} & set(PurePosixPath(name(path)).parts))
@@ -97,10 +97,10 @@ def modules() -> list[Path]:
     return [path for path in files() if path.suffix == ".py"]
 
 
-def found(pattern: re.Pattern[str], where: Iterator[Path] | list[Path] | tuple[Path, ...]) -> list[str]:
+def matches(pattern: re.Pattern[str], paths: Iterator[Path] | list[Path] | tuple[Path, ...]) -> list[str]:
     return [
         f"{name(path)}:{number}: {line.strip()[:120]}"
-        for path in where
+        for path in paths
         for number, line in enumerate(lines(path), 1)
         if pattern.search(line)
     ]
@@ -113,16 +113,16 @@ def explained(path: Path, number: int, reason: re.Pattern[str]) -> bool:
 
 
 def test_no_file_names_a_package_registry() -> None:
-    assert found(REGISTRIES, files()) == []
+    assert matches(REGISTRIES, files()) == []
 
 
 def test_no_file_names_a_path_of_one_machine() -> None:
-    assert found(MACHINE_PATHS, files()) == []
-    assert found(TEMPORARY_PATHS, [path for path in files() if not name(path).startswith("tests/")]) == []
+    assert matches(MACHINE_PATHS, files()) == []
+    assert matches(TEMPORARY_PATHS, [path for path in files() if not name(path).startswith("tests/")]) == []
 
 
 def test_nothing_is_left_for_later() -> None:
-    assert found(UNFINISHED, [path for path in files() if ours(path)]) == []
+    assert matches(UNFINISHED, [path for path in files() if is_own(path)]) == []
 
 
 def test_a_module_has_one_thing_to_say() -> None:
@@ -136,8 +136,8 @@ def test_functions_are_short() -> None:
     lengths: list[int] = []
     too_long = []
     for path in modules():
-        package, _, rest = name(path).partition("/")
-        if not rest or package == "tests" or package not in PACKAGES:
+        package, _, inner_path = name(path).partition("/")
+        if not inner_path or package == "tests" or package not in PACKAGES:
             continue
         for node in ast.walk(ast.parse(path.read_text(), str(path))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -168,7 +168,7 @@ def test_lines_fit_a_page() -> None:
     assert [
         f"{name(path)}:{number}: {len(line)} columns"
         for path in files()
-        if ours(path) and path.suffix in LINES_COUNT
+        if is_own(path) and path.suffix in LINES_COUNT
         for number, line in enumerate(lines(path), 1)
         if len(line) > MAX_LINE
     ] == []
@@ -178,8 +178,8 @@ def test_lines_fit_a_page() -> None:
 def test_a_part_says_what_it_is_on_one_page(package: str) -> None:
     readme = ROOT / package / "README.md"
     assert readme.is_file(), f"{package}/ has no README.md"
-    told = [line for line in lines(readme) if not re.match(r"\| [a-z]+ \| .* \| (?:yes|\*\*no\*\*|–) \|$", line)]
-    assert 10 <= len(told) <= 40, f"{package}/README.md has {len(told)} lines, figures aside, not 10 to 40"
+    text_lines = [line for line in lines(readme) if not re.match(r"\| [a-z]+ \| .* \| (?:yes|\*\*no\*\*|–) \|$", line)]
+    assert 10 <= len(text_lines) <= 40, f"{package}/README.md has {len(text_lines)} lines, figures aside, not 10 to 40"
 
 
 @pytest.mark.parametrize("package", ["bench", "chainfolio", "tests"])
@@ -219,7 +219,7 @@ def test_a_broad_except_says_why() -> None:
 
 
 def test_what_knows_things_opens_no_address() -> None:
-    """The part of "no I/O" that import-linter cannot hold: it sees whole distributions, and `urllib.parse` is fine."""
+    """Check the part of "no I/O" that import-linter cannot: it sees whole distributions, and `urllib.parse` is fine."""
     pure = [path for path in modules() if name(path).startswith(("chainfolio/", "portfolio/"))]
     assert [
         f"{name(path)}:{node.lineno}"
@@ -258,10 +258,10 @@ def test_these_rules_can_fail(pattern: re.Pattern[str], forbidden: str, allowed:
 
 
 def test_what_serves_every_kind_of_chain_names_no_address_of_one() -> None:
-    found: dict[str, int] = {}
+    lines_by_name: dict[str, int] = {}
     for path in files():
         name = str(path.relative_to(ROOT))
         if name.startswith(ANY_KIND) and name.endswith(".py") and name not in EXAMPLES:
             lines = sum(bool(OF_EVM.search(line)) for line in path.read_text().splitlines())
-            found |= {name: lines} if lines else {}
-    assert not found
+            lines_by_name |= {name: lines} if lines else {}
+    assert not lines_by_name

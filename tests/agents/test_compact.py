@@ -17,10 +17,10 @@ ROWS = [{"token": f"“t{at}”", "value": "N/A" if at % 7 == 0 else f"{at}.0000
 def test_rows_that_are_left_out_are_counted_and_summed_exactly() -> None:
     answer = json.loads(Answer({"assets": 500}, {}, "complete", ROWS, (), "value").text())
     assert answer["rows"] == ROWS[:TOP]
-    rest = [row["value"] for row in ROWS[TOP:]]
-    known = [Decimal(value) for value in rest if value != "N/A"]
-    assert Decimal(answer["rest"]["value"]) == sum(known)
-    assert (answer["rest"]["rows"], answer["rest"]["unknown"]) == (485, len(rest) - len(known))
+    omitted = [row["value"] for row in ROWS[TOP:]]
+    priced = [Decimal(value) for value in omitted if value != "N/A"]
+    assert Decimal(answer["rest"]["value"]) == sum(priced)
+    assert (answer["rest"]["rows"], answer["rest"]["unknown"]) == (485, len(omitted) - len(priced))
     assert answer["rest"]["more"] == "ask again with detail=true"
 
 
@@ -40,10 +40,10 @@ def test_an_answer_has_its_bound_whatever_the_rows_hold(rows: list[dict[str, str
 
 @given(st.text())
 def test_a_quoted_text_is_one_short_line_that_cannot_leave_its_quotes(text: str) -> None:
-    shown = quoted(text)
-    assert (shown[0], shown[-1]) == ("“", "”")
-    assert not set(shown[1:-1]) & set("“”\n\r\x1b\u202e")
-    assert len(shown) <= 42
+    quoted_text = quoted(text)
+    assert (quoted_text[0], quoted_text[-1]) == ("“", "”")
+    assert not set(quoted_text[1:-1]) & set("“”\n\r\x1b\u202e")
+    assert len(quoted_text) <= 42
 
 
 def test_sums_are_exact() -> None:

@@ -44,7 +44,7 @@ def asset(symbol: str, value: str, spam: SpamDocument | UnsetType = UNSET) -> As
 
 
 def portfolio() -> Portfolio:
-    """Small and large holdings in no order, a loan, an asset without a price, and spam that calls itself dear."""
+    """Return small and large holdings, a loan, an asset without a price, and spam that seems dear."""
     small = tuple(asset(f"s{at}", f"{at}.5") for at in range(20))
     assets = (asset("odd", UNKNOWN), asset("bait", "999999", SPAM), asset("eth", "10000.000000000000000001"), *small)
     loan = PositionDocument(
@@ -105,14 +105,14 @@ def test_holdings_begin_with_the_greatest_value_and_debts_are_negative() -> None
 
 async def test_shown_values_and_the_rest_are_the_net_worth() -> None:
     answer = json.loads(await FakeTools({"portfolios": [portfolio()]}).portfolio("x"))
-    shown = [Decimal(row["value"]) for row in answer["rows"]]
-    assert len(shown) == TOP
-    assert sum(shown) + Decimal(answer["rest"]["value"]) == Decimal(answer["summary"]["netWorthUsd"])
+    values = [Decimal(row["value"]) for row in answer["rows"]]
+    assert len(values) == TOP
+    assert sum(values) + Decimal(answer["rest"]["value"]) == Decimal(answer["summary"]["netWorthUsd"])
     assert answer["rest"]["unknown"] == 2
 
 
 @pytest.mark.parametrize(
-    ("fall", "shown"),
+    ("fall", "expected"),
     [
         (None, None),
         (
@@ -122,10 +122,10 @@ async def test_shown_values_and_the_rest_are_the_net_worth() -> None:
     ],
     ids=["no fall", "fall"],
 )
-async def test_the_largest_fall_is_a_document(fall: DrawdownDocument | None, shown: object) -> None:
+async def test_the_largest_fall_is_a_document(fall: DrawdownDocument | None, expected: object) -> None:
     report = structs.replace(a_performance("USD"), drawdown=fall)
     text = await FakeTools({"performance": report}).performance(["x"], "2026-01-01", "2026-01-09")
-    assert json.loads(text)["summary"]["largestFall"] == shown
+    assert json.loads(text)["summary"]["largestFall"] == expected
 
 
 async def test_texts_of_a_query_are_quoted_wherever_they_stand() -> None:
@@ -149,11 +149,11 @@ async def test_texts_of_a_query_are_quoted_wherever_they_stand() -> None:
 @example(f"0xab {ORDER}")
 @example("0xab\n")
 def test_a_text_with_a_second_word_is_quoted(text: str) -> None:
-    shown = plain_cell(text)
-    assert isinstance(shown, str)
-    assert shown[:1] == "“" or shown == text
-    assert shown[:1] == "“" or (len(text.split()) <= 2 and text.isascii() and "\n" not in text)
-    assert query_rows(["a"], [[text]]) == [{"a": shown}]
+    cell = plain_cell(text)
+    assert isinstance(cell, str)
+    assert cell[:1] == "“" or cell == text
+    assert cell[:1] == "“" or (len(text.split()) <= 2 and text.isascii() and "\n" not in text)
+    assert query_rows(["a"], [[text]]) == [{"a": cell}]
 
 
 def test_a_query_reads_copies_of_the_files_of_an_object_store(bucket_lake: Lake, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A deliverer as a process of its own, until nothing is pending: `python -m tests.alerts.delivering FOLDER`."""
+"""A deliverer as a separate process, until nothing is pending: `python -m tests.alerts.delivering FOLDER`."""
 
 from __future__ import annotations
 

@@ -28,20 +28,20 @@ async def ok(_: web.BaseRequest) -> web.StreamResponse:
 
 @dataclass
 class Receiver:
-    """What came, and how it is answered."""
+    """The requests to a receiver, and its responses."""
 
     conduct: Conduct = ok
-    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     url: str = ""
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        self.got.append((dict(request.headers), await request.read()))
+        self.requests.append((dict(request.headers), await request.read()))
         return await self.conduct(request)
 
     @property
     def ids(self) -> list[str]:
         """The ids in the order in which they came."""
-        return [headers["webhook-id"] for headers, _ in self.got]
+        return [headers["webhook-id"] for headers, _ in self.requests]
 
 
 @asynccontextmanager
@@ -81,7 +81,7 @@ class Desk:
 
         return self.state.database.write(work)
 
-    def tell(self, rule: alerts.Rule, count: int = 1) -> list[str]:
+    def add_events(self, rule: alerts.Rule, count: int = 1) -> list[str]:
         """Store events of a rule; their ids."""
         self.numbers += count
         now_us = self.clock.now_us()
@@ -98,10 +98,10 @@ class Desk:
         """Remove a rule."""
         self.state.database.write(lambda tx: alerts.remove_rule(tx, account, rule))
 
-    def listed(self, rule: alerts.Rule, state: str = "") -> list[deliveries.Delivery]:
+    def deliveries_of(self, rule: alerts.Rule, state: str = "") -> list[deliveries.Delivery]:
         """The deliveries of the rule's account, the oldest first."""
-        found = self.state.database.read(lambda tx: deliveries.listing(tx, rule.account_id, state, 1000))
-        return found[::-1]
+        newest_first = self.state.database.read(lambda tx: deliveries.listing(tx, rule.account_id, state, 1000))
+        return newest_first[::-1]
 
 
 @asynccontextmanager
@@ -110,8 +110,8 @@ async def desk(
 ) -> AsyncIterator[Desk]:
     """A desk over a new store: a file in a folder, or one at a URL."""
     clock = ManualClock()
-    place = f"sqlite:///{url / 'state.db'}" if isinstance(url, Path) else url
-    state = State.open(place, b"p" * 32, clock, random.Random(1))
+    state_url = f"sqlite:///{url / 'state.db'}" if isinstance(url, Path) else url
+    state = State.open(state_url, b"p" * 32, clock, random.Random(1))
     sender = Sender(Reachable(allowed), clock, timeout_s)
     try:
         yield Desk(state, clock, Deliverer(state, sender, config or Alerts()))

@@ -1,4 +1,4 @@
-"""What conditions hold for, by fakes of what they ask; and what a check stores of it."""
+"""When conditions hold, by fakes of the engine; and what a check stores of it."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def portfolio(completeness: str, *rates: Any) -> Any:
 @pytest.mark.parametrize("completeness", ["complete", "partial"])
 async def test_loans_under_the_bound_are_unhealthy_and_a_partial_answer_is_known_as_such(completeness: str) -> None:
     engine: Any = SimpleNamespace(portfolios=answering([portfolio(completeness, "1.1", "1.2", UNSET, "0.9")]))
-    held = await holding(engine, None, rule("health-factor", WALLET, "under 1.2"))  # type: ignore[arg-type]
-    assert [each["healthFactor"] for each in held.facts.values()] == ["1.1", "0.9"]
-    assert held.is_complete is (completeness == "complete")
+    result = await holding(engine, None, rule("health-factor", WALLET, "under 1.2"))  # type: ignore[arg-type]
+    assert [each["healthFactor"] for each in result.facts.values()] == ["1.1", "0.9"]
+    assert result.is_complete is (completeness == "complete")
 
 
 @pytest.mark.parametrize(("bound", "crossed"), [("over 9.99", True), ("over 10", False), ("under 10.01", True)])
@@ -68,8 +68,8 @@ async def test_a_price_beyond_the_bound_is_crossed(bound: str, crossed: bool) ->
     price = SimpleNamespace(usd=Decimal("10.00"), source="fixed")
     report = SimpleNamespace(price=price, block=SimpleNamespace(height=7), chain="eip155:1", asset="coin")
     engine: Any = SimpleNamespace(explain_price=answering(report))
-    held = await facts(engine, rule("price", "coin", bound))
-    assert ([each["usd"] for each in held.values()] == ["10.00"]) is crossed
+    held_facts = await facts(engine, rule("price", "coin", bound))
+    assert ([each["usd"] for each in held_facts.values()] == ["10.00"]) is crossed
     report.price = None
     with pytest.raises(NotFound, match="no price"):
         await facts(engine, rule("price", "coin", bound))
@@ -88,7 +88,7 @@ async def test_a_price_beyond_the_bound_is_crossed(bound: str, crossed: bool) ->
 async def test_a_validator_is_slashed_or_offline(
     monkeypatch: pytest.MonkeyPatch, slashed: bool, status: str, rewards: list[tuple[int, int]], reason: str | None
 ) -> None:
-    rows = [SimpleNamespace(attestations_missed=missed, attestations_included=done) for missed, done in rewards]
+    rows = [SimpleNamespace(attestations_missed=missed, attestations_included=included) for missed, included in rewards]
     source = SimpleNamespace(
         details=answering(SimpleNamespace(validator=SimpleNamespace(index=5, status=status, slashed=slashed))),
         recent=answering(SimpleNamespace(first=0, last=9)),
@@ -101,8 +101,8 @@ async def test_a_validator_is_slashed_or_offline(
 async def test_balances_credits_jobs_and_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     system = SimpleNamespace(tail=None, account_chains=[CHAIN, SimpleNamespace(key="solana", kind="solana")])
     monkeypatch.setattr(results, "issues", lambda *_, **__: [SimpleNamespace(reason="7 of 8")])
-    held = await facts(SimpleNamespace(system=system), rule("balance", WALLET))
-    assert held == {"eip155:1": {"address": WALLET, "chain": "eip155:1", "reason": "7 of 8"}}
+    held_facts = await facts(SimpleNamespace(system=system), rule("balance", WALLET))
+    assert held_facts == {"eip155:1": {"address": WALLET, "chain": "eip155:1", "reason": "7 of 8"}}
 
     assert [*await facts(None, rule("credits", bound="under 5"), state_with(4))] == ["credits"]
     assert await facts(None, rule("credits", bound="under 5"), state_with(5)) == {}
@@ -164,9 +164,16 @@ async def test_a_partial_check_ends_nothing_and_any_error_lets_other_rules_be_ch
 def test_the_body_of_an_event_has_at_most_fifty_assets_of_a_side() -> None:
     asset = SimpleNamespace(symbol="X" * 999, chain_contract="c", balance="1", value="2", sender="s", recipient="r")
     transaction: Any = SimpleNamespace(
-        assets_in=(asset,) * 3000, assets_out=(asset,), type="MULTICALL", protocol=SimpleNamespace(key="p"), sender="s",
-        timestamp="7", block_number=5, hash="0x1", user=SimpleNamespace(address="s"),
-    )  # fmt: skip
+        assets_in=(asset,) * 3000,
+        assets_out=(asset,),
+        type="MULTICALL",
+        protocol=SimpleNamespace(key="p"),
+        sender="s",
+        timestamp="7",
+        block_number=5,
+        hash="0x1",
+        user=SimpleNamespace(address="s"),
+    )
     of = alerts.Rule("alr_1", "acc_1", "incoming", WALLET, "over 5999", "tgt_1", '{"eip155:1": 1}', 0)
     event, matches = transactions._of_transaction(CHAIN, of, transaction)
     assert matches

@@ -71,7 +71,7 @@ class World:
 
     def events(self, rule: alerts.Rule) -> list[dict[str, Any]]:
         """The bodies of a rule's events, the oldest first."""
-        return [json.loads(each.body) | {"id": each.id} for each in self.at.listed(rule)]
+        return [json.loads(each.body) | {"id": each.id} for each in self.at.deliveries_of(rule)]
 
     def valid(self, rule: alerts.Rule) -> Counter[str]:
         """The transactions of a rule's events without those that were corrected."""
@@ -116,7 +116,7 @@ async def test_each_transaction_gives_one_event_through_growth_reorganisations_a
         await here.follower.step()
         await check()
         assert any(each["type"] == "event.corrected" for rule in rules.values() for each in here.events(rule))
-        # Blocks that become final before they are read, and a reorganisation that nobody saw.
+        # Blocks that become final before they are read, and a reorganisation that no follower saw.
         await here.grow(3, 2)
         here.living.reorg(2)
         await here.follower.step()
@@ -208,8 +208,8 @@ async def test_a_scan_in_the_middle_of_a_rollback_corrects_nothing_that_it_did_n
         await here.scan()
         before = here.events(rule)
         assert len(before) > 4
-        for kept in (start, start + 2, start + 5):  # a watch rolls back blocks that stay on the chain
-            here.indexed.tail.rollback(here.indexed.key, kept)
+        for height in (start, start + 2, start + 5):  # a watch rolls back blocks that stay on the chain
+            here.indexed.tail.rollback(here.indexed.key, height)
             await here.scan()
             await here.follower.step()
             await here.scan()

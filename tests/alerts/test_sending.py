@@ -105,10 +105,10 @@ def test_a_url_of_no_webhook_is_refused(url: str) -> None:
 async def test_no_spelling_of_this_machine_is_reached(tmp_path: Path, host: str) -> None:
     async with receiver() as receiving, desk(tmp_path, ()) as at:
         rule = at.rule(receiving.url.replace("127.0.0.1", host))
-        at.tell(rule)
+        at.add_events(rule)
         await at.deliverer.run_once()
-        assert receiving.got == []
-        (event,) = at.listed(rule)
+        assert receiving.requests == []
+        (event,) = at.deliveries_of(rule)
         assert (event.state, event.attempts) == ("pending", 1)
         # The client itself refuses numbers that are no address of four parts in decimals.
         assert event.error in ("the host has a private address", "failed (InvalidUrlClientError)")
@@ -119,30 +119,30 @@ async def test_a_name_that_resolves_to_this_machine_the_second_time_is_not_reach
 ) -> None:
     async with receiver() as receiving, desk(tmp_path, ("192.0.2.0/24",)) as at:
         answers = iter(["192.0.2.1", *["127.0.0.1"] * 9])
-        asked = []
+        hosts = []
 
         async def resolve(host: str, port: int, **_: object) -> list[Any]:
-            asked.append(host)
+            hosts.append(host)
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers), port))]
 
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
         rule = at.rule(receiving.url.replace("127.0.0.1", "rebinding.example"))
-        at.tell(rule)
+        at.add_events(rule)
         for timeout_s in (0.5, 20):  # nothing answers at the first address
             at.deliverer.sender.timeout_s = timeout_s
             await at.deliverer.run_once()
             at.clock.now_s += 3600
-        assert asked == ["rebinding.example"] * 2
-        assert receiving.got == []
-        assert at.listed(rule)[0].error == "the host has a private address"
+        assert hosts == ["rebinding.example"] * 2
+        assert receiving.requests == []
+        assert at.deliveries_of(rule)[0].error == "the host has a private address"
 
 
 async def test_a_named_host_is_reached_at_any_address(tmp_path: Path) -> None:
     async with receiver() as receiving, desk(tmp_path, ("localhost",)) as at:
         rule = at.rule(receiving.url.replace("127.0.0.1", "localhost"))
-        at.tell(rule)
+        at.add_events(rule)
         await at.deliverer.run_once()
-        assert len(receiving.got) == 1
+        assert len(receiving.requests) == 1
 
 
 async def hanging(_: web.BaseRequest) -> web.StreamResponse:
@@ -171,15 +171,19 @@ async def dripping(request: web.BaseRequest) -> web.StreamResponse:
     ids=["hangs", "drips", "endless"],
 )
 async def test_a_receiver_holds_nothing_up(tmp_path: Path, conduct: Any, state: str, error: str) -> None:
-    async with receiver(conduct) as receiving, receiver() as other, desk(tmp_path, timeout_s=2 if error else 30) as at:
-        rule, second = at.rule(receiving.url), at.rule(other.url)
-        at.tell(rule)
-        at.tell(second, 3)
+    async with (
+        receiver(conduct) as receiving,
+        receiver() as other_receiver,
+        desk(tmp_path, timeout_s=2 if error else 30) as at,
+    ):
+        rule, second = at.rule(receiving.url), at.rule(other_receiver.url)
+        at.add_events(rule)
+        at.add_events(second, 3)
         async with asyncio.timeout(20):
             await at.deliverer.run_once()
-        (event,) = at.listed(rule)
+        (event,) = at.deliveries_of(rule)
         assert (event.state, event.error) == (state, error)
-        assert len(other.got) == 3
+        assert len(other_receiver.requests) == 3
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 400, 404, 429, 500, 503])
@@ -191,8 +195,8 @@ async def test_no_other_status_than_2xx_is_a_delivery_and_no_redirect_is_followe
 
         async with receiver(answers) as receiving, desk(tmp_path) as at:
             rule = at.rule(receiving.url)
-            at.tell(rule)
+            at.add_events(rule)
             await at.deliverer.run_once()
-            (event,) = at.listed(rule)
+            (event,) = at.deliveries_of(rule)
             assert (event.state, event.status, event.error) == ("pending", status, f"answered {status}")
-            assert target.got == []
+            assert target.requests == []

@@ -104,17 +104,17 @@ def test_starknet_has_its_coin_as_a_token_and_is_final_by_ethereum() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "message"),
     [
         ('network = "SN_MAIN"', 'network = ""', "network is the name"),
         ("also_at = ", "images = {}  # ", "also_at is the contract"),
         ('name = "Starknet"', 'name = "Starknet"\nfinality = "soon"', "finality is `l1`"),
     ],
 )
-def test_facts_of_starknet_that_cannot_be_are_refused(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_facts_of_starknet_that_cannot_be_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "starknet.toml"
     path.write_text((CONFIGS / "chains" / "starknet.toml").read_text().replace(old, new, 1))
-    with pytest.raises(BadSettings, match=words):
+    with pytest.raises(BadSettings, match=message):
         load_starknet(path)
 
 
@@ -141,18 +141,18 @@ def test_tokens_are_listed_once_on_a_chain_we_know(key: str) -> None:
 def test_a_listed_token_is_shown_by_its_name_and_not_by_its_symbol() -> None:
     dai = "0x6b175474e89094c44da98b954eedeac495271d0f"
     info = load(CONFIGS / "chains" / "ethereum.toml").info
-    listed, asset = token_list(CONFIGS / "tokens" / "ethereum.toml", info), info.token_asset(dai)
-    assert (listed[asset].symbol, listed[asset].name) == ("DAI", "Dai Stablecoin")
+    listed_tokens, asset = token_list(CONFIGS / "tokens" / "ethereum.toml", info), info.token_asset(dai)
+    assert (listed_tokens[asset].symbol, listed_tokens[asset].name) == ("DAI", "Dai Stablecoin")
 
 
 @needs_registry
 @pytest.mark.parametrize("key", TOKENS)
 def test_names_of_listed_tokens_are_those_of_the_registry(key: str) -> None:
     with gzip.open(REGISTRY / "tokens" / f"{key}.csv.gz", "rt", newline="") as file:
-        known = {row["address"]: row["name"] for row in csv.DictReader(file)}
-    named = [token for token in TOKENS[key]["tokens"] if "name" in token]
-    assert named
-    assert all(known[token["address"]] == token["name"] for token in named)
+        names_by_address = {row["address"]: row["name"] for row in csv.DictReader(file)}
+    named_tokens = [token for token in TOKENS[key]["tokens"] if "name" in token]
+    assert named_tokens
+    assert all(names_by_address[token["address"]] == token["name"] for token in named_tokens)
 
 
 @pytest.mark.parametrize("path", sorted((CONFIGS / "tokens").glob("*.csv")), ids=lambda path: path.stem)
@@ -193,12 +193,12 @@ def test_nothing_is_fixed_or_pegged_unless_the_operator_says_so() -> None:
 @needs_registry
 def test_the_uptime_feeds_of_sequencers_are_those_of_the_registry() -> None:
     lines = gzip.decompress((REGISTRY / "chainlink_feeds_2025.csv.gz").read_bytes()).decode().splitlines()
-    known = {
+    feeds = {
         row["chain"]: row["address"]
         for row in csv.DictReader(lines)
         if row["provider"] == "chainlink" and row["pair"] == "L2 / SEQUENCER"
     }
-    for chain, address in known.items():
+    for chain, address in feeds.items():
         if chain in PRICES["chainlink"]:
             assert PRICES["chainlink"][chain]["sequencer"] == {"feed": address, "grace_s": 3600}
 
@@ -222,20 +222,20 @@ def test_the_native_coin_and_its_wrapper_have_the_same_feed() -> None:
 
 @needs_registry
 def test_chains_are_those_of_the_viem_registry() -> None:
-    known = {chain["chain_id"]: chain for chain in registry("evm_chains.json.gz")}
+    chains_by_id = {chain["chain_id"]: chain for chain in registry("evm_chains.json.gz")}
     for chain in CHAINS.values():
-        theirs = known[chain["chain_id"]]
+        theirs = chains_by_id[chain["chain_id"]]
         assert chain["native"]["symbol"].upper() == theirs["native"]["symbol"].upper()
         assert chain["native"]["decimals"] == theirs["native"]["decimals"]
 
 
 @needs_registry
 def test_feeds_are_dollar_feeds_of_the_chainlink_registry() -> None:
-    known = {(int(f["chainId"]), f["proxyAddress"].lower()): f for f in registry("chainlink_feeds.json.gz")}
+    feeds = {(int(f["chainId"]), f["proxyAddress"].lower()): f for f in registry("chainlink_feeds.json.gz")}
     lines = gzip.decompress((REGISTRY / "chainlink_feeds_2025.csv.gz").read_bytes()).decode().splitlines()
     newer = {(row["chain"], row["address"]): row for row in csv.DictReader(lines) if row["provider"] == "chainlink"}
     for chain, asset, fact in FEEDS:
-        theirs = known.get((CHAINS[chain]["chain_id"], fact["feed"]))
+        theirs = feeds.get((CHAINS[chain]["chain_id"], fact["feed"]))
         if theirs is None:
             row = newer[chain, fact["feed"]]
             assert row["pair"].endswith(" / USD"), asset
@@ -248,7 +248,7 @@ def test_feeds_are_dollar_feeds_of_the_chainlink_registry() -> None:
 # --- protocols -------------------------------------------------------------------------------------------------------
 
 
-def places(key: str) -> list[tuple[str, str, str]]:
+def contracts_of(key: str) -> list[tuple[str, str, str]]:
     """Chain, role and address of every contract of a protocol."""
     return places_of(PROTOCOLS[key])
 
@@ -266,18 +266,18 @@ def places_of(facts: dict[str, Any]) -> list[tuple[str, str, str]]:
 def test_the_contracts_of_a_protocol_lie_on_chains_we_know(key: str) -> None:
     assert PROTOCOLS[key]["key"] == key
     assert PROTOCOLS[key]["contracts"].keys() <= EVERY.keys()
-    assert places(key) or PROTOCOLS[key]["contracts"] == {}  # one of every chain names none
-    for chain, _, address in places(key):
+    assert contracts_of(key) or PROTOCOLS[key]["contracts"] == {}  # one of every chain names none
+    for chain, _, address in contracts_of(key):
         _, is_address = LOADS[EVERY[chain]["kind"]]
         assert is_address(address)
         assert address != ZERO
 
 
 def test_no_contract_is_of_two_protocols_nor_everybodys() -> None:
-    found = [(chain, address) for key in PROTOCOLS for chain, _, address in places(key)]
-    assert len(found) == len(set(found))
+    contracts = [(chain, address) for key in PROTOCOLS for chain, _, address in contracts_of(key)]
+    assert len(contracts) == len(set(contracts))
     permit2 = "0x000000000022d473030f116ddee9f6b43ac78ba3"
-    assert permit2 not in {address for _, address in found}
+    assert permit2 not in {address for _, address in contracts}
 
 
 @pytest.mark.parametrize("key", ["aerodrome", "velodrome"])
@@ -294,8 +294,8 @@ def test_spenders_lie_on_chains_we_know(key: str) -> None:
 
 
 def test_no_spender_has_two_names() -> None:
-    found = [(chain, address) for facts in SPENDERS.values() for chain, _, address in places_of(facts)]
-    assert len(found) == len(set(found))
+    contracts = [(chain, address) for facts in SPENDERS.values() for chain, _, address in places_of(facts)]
+    assert len(contracts) == len(set(contracts))
 
 
 @needs_registry
@@ -303,7 +303,9 @@ def test_spenders_of_uniswap_are_its_deployments() -> None:
     deployed = registry("uniswap_deployments.json")
     for key in ("uniswap", "permit2"):
         for chain, _, address in places_of(SPENDERS[key]):
-            assert address in {known.lower() for known in deployed[str(CHAINS[chain]["chain_id"])].values()}
+            assert address in {
+                deployed_address.lower() for deployed_address in deployed[str(CHAINS[chain]["chain_id"])].values()
+            }
 
 
 @needs_registry
@@ -315,14 +317,14 @@ def test_aave_contracts_are_those_of_its_address_book_for_that_version(key: str)
         "data_provider": "AAVE_PROTOCOL_DATA_PROVIDER",
         "native_gateway": "WETH_GATEWAY",
     }
-    known = {
+    book_entries = {
         (market["CHAIN_ID"], role, market[name].lower())
         for book, market in registry("aave_markets.json.gz").items()
         if book.startswith(f"AaveV{key[-1]}")
         for role, name in names.items()
         if name in market
     }
-    assert {(CHAINS[chain]["chain_id"], role, address) for chain, role, address in places(key)} <= known
+    assert {(CHAINS[chain]["chain_id"], role, address) for chain, role, address in contracts_of(key)} <= book_entries
 
 
 @needs_registry
@@ -343,7 +345,7 @@ def test_uniswap_contracts_are_those_of_its_deployments(key: str) -> None:
         },
     }[key]
     deployed = json.loads((REGISTRY / "uniswap_deployments.json").read_text())
-    for chain, role, address in places(key):
+    for chain, role, address in contracts_of(key):
         assert deployed[str(CHAINS[chain]["chain_id"])][names[role]].lower() == address
 
 
@@ -356,9 +358,9 @@ with (CONFIGS / "protocols" / "forks.csv").open(newline="") as file:
 def test_forks_lie_on_chains_we_know_each_contract_once() -> None:
     assert {row["chain"] for row in FORKS} <= CHAINS.keys()
     assert all(ADDRESS.fullmatch(row["address"]) and row["address"] != ZERO for row in FORKS)
-    found = [(row["chain"], row["address"]) for row in FORKS]
-    assert len(found) == len(set(found))
-    assert not {(chain, address) for key in PROTOCOLS for chain, _, address in places(key)} & set(found)
+    contracts = [(row["chain"], row["address"]) for row in FORKS]
+    assert len(contracts) == len(set(contracts))
+    assert not {(chain, address) for key in PROTOCOLS for chain, _, address in contracts_of(key)} & set(contracts)
 
 
 def test_no_row_of_forks_names_a_release_of_aave() -> None:
@@ -418,12 +420,12 @@ def test_a_row_that_is_a_guess_dead_or_of_a_source_without_licence_is_left_out()
         "source": "registries/uniswapV2.js",
     }
 
-    def made(**changed: str) -> list[tuple[str, ...]]:
+    def fork_rows(**changed: str) -> list[tuple[str, ...]]:
         return list(generate.forks([row | changed], {"base"}, {"mine": {("base", "0x" + "02" * 20)}}))
 
-    assert made() == [("pan_swap", "Pan Swap", "uniswap_v2", "base", "factory", "0x" + "01" * 20)]
-    assert made(slug="9mine", family="erc4626", role="vault")[0][0] == "p9mine"
-    assert made(slug="mine")[0][0] == "mine_uniswap_v2"
+    assert fork_rows() == [("pan_swap", "Pan Swap", "uniswap_v2", "base", "factory", "0x" + "01" * 20)]
+    assert fork_rows(slug="9mine", family="erc4626", role="vault")[0][0] == "p9mine"
+    assert fork_rows(slug="mine")[0][0] == "mine_uniswap_v2"
     for changed in (
         {"confidence": "abi"},
         {"dead": "1"},
@@ -434,4 +436,4 @@ def test_a_row_that_is_a_guess_dead_or_of_a_source_without_licence_is_left_out()
         {"address": "0x01"},
         {"address": "0x" + "02" * 20},
     ):
-        assert made(**changed) == []
+        assert fork_rows(**changed) == []

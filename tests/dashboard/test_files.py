@@ -25,8 +25,8 @@ MAX_GZIPPED = 300_000
 
 
 def test_each_library_has_the_hash_of_its_package() -> None:
-    listed = tomllib.loads((FOLDER / "vendor.toml").read_text())
-    files = {each["name"]: each["integrity"] for each in listed["files"]}
+    vendored = tomllib.loads((FOLDER / "vendor.toml").read_text())
+    files = {each["name"]: each["integrity"] for each in vendored["files"]}
     assert files.keys() == {path.name for path in (STATIC / "vendor").iterdir()}
     for name, integrity in files.items():
         digest = hashlib.sha384((STATIC / "vendor" / name).read_bytes()).digest()
@@ -35,8 +35,8 @@ def test_each_library_has_the_hash_of_its_package() -> None:
 
 def test_no_file_names_another_host_or_reads_text_as_html() -> None:
     forbidden = re.compile(r"https?://(?!www\.w3\.org/2000/svg)|innerHTML|outerHTML|insertAdjacentHTML|\beval\(")
-    ours = [path for path in STATIC.iterdir() if path.is_file()]
-    assert [path.name for path in ours if forbidden.search(path.read_text())] == []
+    own_files = [path for path in STATIC.iterdir() if path.is_file()]
+    assert [path.name for path in own_files if forbidden.search(path.read_text())] == []
 
 
 def test_the_scripts_are_small() -> None:
@@ -101,14 +101,14 @@ def test_decimals_are_exact_to_the_last_digit() -> None:
           asPercent("0.009193780624")],
       }}));"""
     ran = subprocess.run(["node", "--input-type=module", "-e", script], capture_output=True, check=True, text=True)
-    said = json.loads(ran.stdout)
+    results = json.loads(ran.stdout)
     with localcontext(prec=200):
         numbers = [Decimal(text) for text in texts]
-        assert Decimal(said["sum"]) == sum(numbers)
+        assert Decimal(results["sum"]) == sum(numbers)
         halves = [number.quantize(Decimal("0.01"), ROUND_HALF_EVEN) for number in numbers]
-        assert [Decimal(text) for text in said["rounded"]] == halves
-        assert said["order"] == [int(number.compare(numbers[0])) for number in numbers]
-    assert said["shown"] == [
+        assert [Decimal(text) for text in results["rounded"]] == halves
+        assert results["order"] == [int(number.compare(numbers[0])) for number in numbers]
+    assert results["shown"] == [
         "$24,163,463.98",
         "−$0.000123",
         "N/A",

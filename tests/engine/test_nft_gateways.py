@@ -73,7 +73,7 @@ async def from_gateway(conduct: Conduct, timeout_s: int = 20) -> tuple[NftMetada
 async def test_a_gateway_of_the_operator_gives_names_and_attributes() -> None:
     metadata, gateway = await from_gateway(good)
     assert metadata == NftMetadata("ipfs://Qm/7.json", "Ape #7", (("Fur", "gold"),))
-    assert len(gateway.got) == 1
+    assert len(gateway.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ async def test_a_collection_cannot_name_a_private_host(host: str) -> None:
         uri = f"https://{host}:{port}/7.json"
         metadata = await read([uri], {"https": "{url}", "ipfs": private.url + "/{path}"})
         assert metadata[uri].problem == "the gateway could not be read: the host has a private address"
-        assert private.got == []
+        assert private.requests == []
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ async def test_a_file_that_was_no_metadata_is_requested_again_after_an_hour() ->
         for later_s, count in ((0, 1), (3_599, 1), (2, 2)):
             clock.now_s += later_s
             assert (await gateways.read(["ipfs://Qm/7"]))["ipfs://Qm/7"].problem == "its file is not JSON"
-            assert len(gateway.got) == count
+            assert len(gateway.requests) == count
 
 
 async def test_files_are_cached_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,10 +182,10 @@ async def test_files_are_cached_and_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         uris = [f"ipfs://Qm/{number}" for number in range(MAX_FILES + 3)]
         metadata = await gateways.read(uris + uris)
         assert [metadata[uri].problem for uri in uris] == [""] * MAX_FILES + [TOO_MANY] * 3
-        assert len(gateway.got) == MAX_FILES
+        assert len(gateway.requests) == MAX_FILES
         newest = uris[MAX_FILES - 5 : MAX_FILES]
         assert (await gateways.read(newest))[newest[0]].name == "Ape #7"
-        assert len(gateway.got) == MAX_FILES
+        assert len(gateway.requests) == MAX_FILES
 
 
 @pytest.mark.parametrize(

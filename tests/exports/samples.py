@@ -36,7 +36,7 @@ def asset(
 ) -> TransactionAssetDocument:
     """An asset that came from Bob, or went to him."""
     sender, recipient = (BOB, ALICE) if into else (ALICE, BOB)
-    moved = TransactionAssetDocument(
+    moved_asset = TransactionAssetDocument(
         symbol=symbol,
         name=symbol,
         balance=balance,
@@ -50,7 +50,7 @@ def asset(
         recipient=recipient,
         is_asset_in=into,
     )
-    return structs.replace(moved, nft=Nft(token_id=token_id)) if token_id else moved
+    return structs.replace(moved_asset, nft=Nft(token_id=token_id)) if token_id else moved_asset
 
 
 def transaction(

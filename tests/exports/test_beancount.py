@@ -50,10 +50,10 @@ def ledger(
     *,
     method: str = "fifo",
     summary: Summary = SUMMARY,
-    held: Sequence[Portfolio] = (),
+    portfolios: Sequence[Portfolio] = (),
 ) -> str:
     file = io.StringIO()
-    writer = LedgerWriter(file, held, Beancount(method))
+    writer = LedgerWriter(file, portfolios, Beancount(method))
     writer.write(Page([], transactions=tuple(transactions[::-1])))
     writer.close(summary)
     return file.getvalue()
@@ -66,7 +66,7 @@ def load(content: str) -> list[Any]:
 
 
 def balances(content: str, account: str) -> dict[str, Decimal]:
-    """The units in an account by commodity, without those of which nothing is left."""
+    """Return the units in an account by commodity, without commodities whose units are zero."""
     held: dict[str, Decimal] = {}
     for entry in load(content):
         for posting in entry.postings if isinstance(entry, data.Transaction) else ():
@@ -110,10 +110,10 @@ def test_units_that_nothing_brought_are_received_before_they_leave_and_flagged()
 
 
 def test_a_movement_between_own_wallets_changes_nothing() -> None:
-    moved = structs.replace(asset("1", into=False), sender=ALICE, recipient=BOB)
+    transfer = structs.replace(asset("1", into=False), sender=ALICE, recipient=BOB)
     both = structs.replace(SUMMARY, addresses=(ALICE, BOB))
     bought = transaction(structs.replace(asset("2"), sender=USDC), kind="TRANSFERIN")
-    content = ledger([bought, transaction(moved, kind="TRANSFEROUT", number=1)], summary=both)
+    content = ledger([bought, transaction(transfer, kind="TRANSFEROUT", number=1)], summary=both)
     assert units(content) == {"ETH": Decimal(2)}
 
 
@@ -151,7 +151,7 @@ def position(*contracts: str) -> PositionDocument:
 
 
 def test_units_that_no_wallet_holds_now_are_flagged_and_asserted_as_gone() -> None:
-    content = ledger([BUY], held=[empty_wallet()])
+    content = ledger([BUY], portfolios=[empty_wallet()])
     assert units(content) == {}
     flagged = [each for each in load(content) if isinstance(each, data.Transaction) and each.flag == "!"]
     assert [each.narration for each in flagged] == ["not explained by the transactions of this file"]
@@ -159,7 +159,7 @@ def test_units_that_no_wallet_holds_now_are_flagged_and_asserted_as_gone() -> No
 
 
 @pytest.mark.parametrize(
-    ("held", "doubt"),
+    ("portfolios", "doubt"),
     [
         ([], ""),
         ([structs.replace(empty_wallet(), completeness="partial")], NOT_KNOWN),
@@ -169,21 +169,21 @@ def test_units_that_no_wallet_holds_now_are_flagged_and_asserted_as_gone() -> No
     ],
     ids=["no proof", "partial", "unread chain", "share", "position without sources"],
 )
-def test_units_that_wallets_may_still_hold_are_not_flagged(held: list[Portfolio], doubt: str) -> None:
-    content = ledger([transaction(asset("5", "usdc", USDC), kind="TRANSFERIN")], held=held)
+def test_units_that_wallets_may_still_hold_are_not_flagged(portfolios: list[Portfolio], doubt: str) -> None:
+    content = ledger([transaction(asset("5", "usdc", USDC), kind="TRANSFERIN")], portfolios=portfolios)
     assert units(content) == {"USDC": Decimal(5)}
     assert (f"; Assets:Ethereum 5 USDC: {doubt}" in content) == bool(doubt)
     assert not [each for each in load(content) if isinstance(each, data.Balance)]
 
 
 def test_a_position_in_another_token_does_not_hide_that_units_are_gone() -> None:
-    assert units(ledger([BUY], held=[empty_wallet(position(USDC))])) == {}
+    assert units(ledger([BUY], portfolios=[empty_wallet(position(USDC))])) == {}
 
 
 def test_a_collectible_is_gone_if_collectibles_are_listed() -> None:
     history = [transaction(asset("1", "ape", USDC, token_id="7"), kind="TRANSFERIN")]
-    assert list(units(ledger(history, held=[empty_wallet()])).values()) == [Decimal(1)]
-    assert units(ledger(history, held=[structs.replace(empty_wallet(), nfts_by_collection={})])) == {}
+    assert list(units(ledger(history, portfolios=[empty_wallet()])).values()) == [Decimal(1)]
+    assert units(ledger(history, portfolios=[structs.replace(empty_wallet(), nfts_by_collection={})])) == {}
 
 
 def test_an_empty_history_is_a_ledger() -> None:
@@ -208,16 +208,16 @@ movements = st.lists(st.tuples(amounts_of, tokens, prices, st.booleans()), max_s
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(movements, amounts_of), max_size=5))
 def test_beancount_holds_what_the_transactions_leave(history: list[tuple[list[Any], str]]) -> None:
-    transactions, held = [], dict[tuple[str, str], Decimal]()
+    transactions, expected_units = [], dict[tuple[str, str], Decimal]()
     for number, (moves, fee) in enumerate(history):
-        moved = [asset(amount, *token, price=price, into=into) for amount, token, price, into in moves]
-        transactions.append(transaction(*moved, number=7 * number, fees=fee, fees_fiat="3.5"))
+        assets = [asset(amount, *token, price=price, into=into) for amount, token, price, into in moves]
+        transactions.append(transaction(*assets, number=7 * number, fees=fee, fees_fiat="3.5"))
         net: dict[str, Decimal] = {}
-        for each in moved:
+        for each in assets:
             change = Decimal(each.balance) if each.is_asset_in else -Decimal(each.balance)
             net[each.contract] = net.get(each.contract, Decimal()) + change
         for contract, change in [*net.items(), (NATIVE, -Decimal(fee))]:
-            before = held.get(("", contract), Decimal())
-            held["", contract] = max(before + change, Decimal())  # what is missing was received unexplained
+            before = expected_units.get(("", contract), Decimal())
+            expected_units["", contract] = max(before + change, Decimal())  # what is missing was received unexplained
     loaded = units(ledger(transactions))
-    assert sorted(loaded.values()) == sorted(each for each in held.values() if each)
+    assert sorted(loaded.values()) == sorted(each for each in expected_units.values() if each)

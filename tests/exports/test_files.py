@@ -47,7 +47,7 @@ def dataset(rows: Iterable[Row] = ROWS, *, is_complete: bool = True, page_size: 
     return Dataset("holdings", (ALICE,), COLUMNS, pages(), facts, ("amount",), ("time",), ("block",))
 
 
-def asked(query: str) -> list[tuple[str]]:
+def query_rows(query: str) -> list[tuple[str]]:
     with duckdb.connect() as connection:
         return connection.execute(query).fetchall()
 
@@ -78,7 +78,7 @@ def test_csv_has_exact_numbers_and_no_formula_for_three_readers(tmp_path: Path) 
     assert not rows[2]["symbol"].startswith(("+", "\t"))
     assert rows[3]["symbol"] == 'a,"b"\nc'
     by_polars = pl.read_csv(path, infer_schema=False)["amount"].to_list()
-    by_duckdb = asked(f"SELECT amount FROM read_csv('{path}', all_varchar = true)")
+    by_duckdb = query_rows(f"SELECT amount FROM read_csv('{path}', all_varchar = true)")
     assert by_polars == [row[0] for row in by_duckdb] == [row["amount"] for row in rows]
 
 
@@ -98,7 +98,7 @@ def test_parquet_has_exact_text_typed_times_and_the_summary(tmp_path: Path) -> N
     assert table["symbol"][1] == HOSTILE
     assert table["block"].to_list() == [19_000_000, None, 1, 2]
     assert str(table["time"][0]) == "2024-02-29 00:00:00+00:00"
-    assert asked(f"SELECT amount FROM '{path}' WHERE block = 19000000") == [(WEI,)]
+    assert query_rows(f"SELECT amount FROM '{path}' WHERE block = 19000000") == [(WEI,)]
     metadata = pq.read_metadata(path).metadata
     assert json.loads(metadata[b"chainfolio"])["rows"] == 4
 
@@ -109,9 +109,9 @@ def test_a_workbook_has_text_cells_alone_and_a_sheet_about_the_data(tmp_path: Pa
     cells = [cell for row in book["data"].iter_rows() for cell in row if cell.value is not None]
     assert {cell.data_type for cell in cells} == {"s"}
     assert [book["data"].cell(at, 3).value for at in range(2, 6)] == [WEI, "N/A", "-0.5", "1"]
-    about = {name.value: text.value for name, text in book["about"].iter_rows()}
-    assert about["SHA-256 of the data"] == summary.digest
-    assert (about["completeness"], about["method"]) == ("partial", "fifo")
+    about_sheet = {name.value: text.value for name, text in book["about"].iter_rows()}
+    assert about_sheet["SHA-256 of the data"] == summary.digest
+    assert (about_sheet["completeness"], about_sheet["method"]) == ("partial", "fifo")
 
 
 def test_more_rows_than_a_sheet_has_are_refused(tmp_path: Path) -> None:

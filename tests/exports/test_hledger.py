@@ -1,4 +1,4 @@
-"""Journals that hledger accepts: its holdings are ours, to the unit, whatever happened and whoever named it."""
+"""Journals that hledger accepts: its holdings are ours, to the unit, for any transactions and names."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from tests.exports.test_beancount import units as of_beancount
 needs_hledger = pytest.mark.skipif(shutil.which("hledger") is None, reason="hledger is not installed here")
 
 
-def journal(transactions: Sequence[TransactionDocument], held: Sequence[Portfolio] = ()) -> str:
+def journal(transactions: Sequence[TransactionDocument], portfolios: Sequence[Portfolio] = ()) -> str:
     file = io.StringIO()
-    writer = LedgerWriter(file, held, Hledger())
+    writer = LedgerWriter(file, portfolios, Hledger())
     writer.write(Page([], transactions=tuple(transactions[::-1])))
     writer.close(SUMMARY)
     return file.getvalue()
 
 
 def hledger(content: str, *command: str) -> str:
-    """What a command of hledger prints of a journal; it has to be accepted with all names declared."""
+    """Run a command of hledger on a journal and return its output; all names have to be declared."""
     run = subprocess.run(
         ["hledger", "-f", "-", *command, "--strict"], input=content, capture_output=True, text=True, check=False
     )
@@ -47,13 +47,13 @@ def hledger(content: str, *command: str) -> str:
 
 
 def units(content: str, account: str) -> dict[str, Decimal]:
-    """The units in an account by commodity, without those of which nothing is left."""
+    """Return the units in an account by commodity, without commodities whose units are zero."""
     rows = csv.DictReader(io.StringIO(hledger(content, "bal", account, "-N", "--layout=bare", "-O", "csv")))
     return {row["commodity"]: number for row in rows if (number := Decimal(row["balance"]))}
 
 
 def test_what_came_is_at_its_price_and_the_end_is_asserted() -> None:
-    content = journal([BUY, transaction(asset("3", "usdc", USDC, price="N/A"), number=1)], held=[empty_wallet()])
+    content = journal([BUY, transaction(asset("3", "usdc", USDC, price="N/A"), number=1)], portfolios=[empty_wallet()])
     assert '    Assets:Ethereum  2 "ETH" @ 1000 USD\n' in content
     assert '    Assets:Ethereum  3 "USDC" @ 0 USD\n' in content
     sold = journal([BUY, transaction(asset("1", price="9", into=False), kind="TRANSFEROUT", number=1)])
@@ -78,7 +78,7 @@ def test_a_journal_has_no_lots_to_choose() -> None:
 
 @needs_hledger
 def test_a_wrong_holding_is_refused() -> None:
-    content = journal([BUY], held=[empty_wallet()])
+    content = journal([BUY], portfolios=[empty_wallet()])
     assert units(content, "Assets") == {}
     wrong = content.replace('= 0 "ETH"', '= 1 "ETH"')
     run = subprocess.run(["hledger", "-f", "-", "check"], input=wrong, capture_output=True, text=True, check=False)
@@ -91,7 +91,7 @@ def test_a_wrong_holding_is_refused() -> None:
 def test_hledger_holds_what_beancount_holds(history: list[tuple[list[Any], str]]) -> None:
     transactions = []
     for number, (moves, fee) in enumerate(history):
-        moved = [asset(amount, *token, price=price, into=into) for amount, token, price, into in moves]
-        transactions.append(transaction(*moved, number=7 * number, fees=fee, fees_fiat="3.5"))
+        assets = [asset(amount, *token, price=price, into=into) for amount, token, price, into in moves]
+        transactions.append(transaction(*assets, number=7 * number, fees=fee, fees_fiat="3.5"))
     assert units(journal(transactions), "Assets:Ethereum") == of_beancount(ledger(transactions))
-    assert units(journal(transactions, held=[empty_wallet()]), "Assets") == {}, "and the assertions agree"
+    assert units(journal(transactions, portfolios=[empty_wallet()]), "Assets") == {}, "and the assertions agree"

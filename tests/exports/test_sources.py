@@ -31,9 +31,9 @@ UNKNOWN_TOKEN = asset("N/A", "odd", USDC, price="N/A")
 class FakeEngine:
     """An engine with one page of transactions, and portfolios."""
 
-    def __init__(self, *transactions: TransactionDocument, held: tuple[Portfolio, ...] = ()) -> None:
+    def __init__(self, *transactions: TransactionDocument, portfolios: tuple[Portfolio, ...] = ()) -> None:
         self._page = SimpleNamespace(document=Transactions(transactions), end=None)
-        self._held = list(held)
+        self._held = list(portfolios)
 
     async def transactions(self, *_: object) -> object:
         return self._page
@@ -93,15 +93,15 @@ def test_a_transaction_whose_rows_name_what_they_lack_is_complete(tool: str) -> 
 def test_a_ledger_is_as_complete_as_the_portfolios_that_prove_it() -> None:
     issue = IssueDocument("erc20", "ethereum", "the node did not answer")
     for completeness, issues in (("complete", ()), ("partial", (issue,))):
-        held = structs.replace(a_portfolio(ALICE), completeness=completeness, issues=issues)
-        _, summary = exported(FakeEngine(transaction(asset("1")), held=(held,)), "beancount")
+        portfolio = structs.replace(a_portfolio(ALICE), completeness=completeness, issues=issues)
+        _, summary = exported(FakeEngine(transaction(asset("1")), portfolios=(portfolio,)), "beancount")
         assert summary.completeness == completeness
         assert len(summary.issues) == len(issues)
 
 
 def test_holdings_are_as_complete_as_the_portfolios() -> None:
-    held = structs.replace(a_portfolio(ALICE), completeness="partial")
-    engine = cast("Any", FakeEngine(held=(held,)))
+    portfolio = structs.replace(a_portfolio(ALICE), completeness="partial")
+    engine = cast("Any", FakeEngine(portfolios=(portfolio,)))
 
     async def read() -> Summary:
         data: Dataset = await dataset(engine, "holdings", OWNERS[:1], ExportRequest())

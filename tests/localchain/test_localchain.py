@@ -58,9 +58,9 @@ def fresh(node: LocalNode, traded: TradingRun) -> Iterator[LocalNode]:
 @needs_node
 def test_the_same_script_gives_the_same_hashes(node: LocalNode, deployment: Deployment, traded: TradingRun) -> None:
     with LocalNode() as second:
-        again = deploy(second)
-        trade(second, again, BLOCKS)
-        assert again == deployment
+        second_deployment = deploy(second)
+        trade(second, second_deployment, BLOCKS)
+        assert second_deployment == deployment
         assert second.block()["hash"] == node.block(traded.last)["hash"]
 
 
@@ -180,17 +180,17 @@ def test_a_vault_share_is_worth_more_than_one(node: LocalNode, deployment: Deplo
 
 @needs_node
 def test_there_are_shares_positions_and_stakes(node: LocalNode, deployment: Deployment, traded: TradingRun) -> None:
-    def held(contract: str, name: str) -> int:
+    def balance(contract: str, name: str) -> int:
         balance: int = node.call(
             deployment.contracts[contract], "balanceOf(address)(uint256)", deployment.accounts[name]
         )
         return balance
 
-    assert held("NonfungiblePositionManager", "deployer") == 2
-    assert held("UniswapV2Pair WETH/USDC", "alice") + held("UniswapV2Pair WETH/DAI", "alice") > 0
+    assert balance("NonfungiblePositionManager", "deployer") == 2
+    assert balance("UniswapV2Pair WETH/USDC", "alice") + balance("UniswapV2Pair WETH/DAI", "alice") > 0
     chef = deployment.contracts["MasterChef"]
     staked, _ = node.call(chef, "userInfo(uint256,address)(uint256,uint256)", 0, deployment.accounts["erin"])
-    assert staked + held("StakingRewards", "erin") > 0
+    assert staked + balance("StakingRewards", "erin") > 0
 
 
 @needs_node
@@ -266,10 +266,10 @@ def test_without_mining_nothing_happens_until_it_is_mined() -> None:
 
 @needs_node
 def test_a_taken_port_is_said_so() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        node = LocalNode(port=taken.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        node = LocalNode(port=listener.getsockname()[1])
         with pytest.raises(NodeFailed):
             node.start(timeout_s=5)
         node.stop()
@@ -297,8 +297,8 @@ def test_a_node_dies_with_its_parent_and_leaves_nothing(tmp_path: Path) -> None:
         assert _listens(port)
         assert list(tmp_path.iterdir())
         parent.kill()
-    until = time.monotonic() + 10
-    while (_listens(port) or list(tmp_path.iterdir())) and time.monotonic() < until:
+    end_s = time.monotonic() + 10
+    while (_listens(port) or list(tmp_path.iterdir())) and time.monotonic() < end_s:
         time.sleep(0.02)
     assert not _listens(port)
     assert not list(tmp_path.iterdir())
@@ -309,10 +309,10 @@ def test_the_command_says_where_it_is_and_ends_when_told() -> None:
     command = [sys.executable, "-m", "chainfolio.localchain", "--blocks", "5", "--hostile"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as running:
         assert running.stdout is not None
-        about = json.loads(running.stdout.readline())
-        port = int(about["url"].rpartition(":")[2])
+        announcement = json.loads(running.stdout.readline())
+        port = int(announcement["url"].rpartition(":")[2])
         assert _listens(port)
-        assert {"contracts", "accounts", "tokens", "feeds"} <= set(about["deployment"])
+        assert {"contracts", "accounts", "tokens", "feeds"} <= set(announcement["deployment"])
         running.send_signal(signal.SIGTERM)
         assert running.wait(10) == 0
     assert not _listens(port)
@@ -410,16 +410,16 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def steps(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The steps taken, none of which does more than make its folder."""
-    taken: list[str] = []
+    """Return the steps taken; a step only makes its folder."""
+    steps_taken: list[str] = []
 
     def step(folder: str) -> None:
-        taken.append(folder)
+        steps_taken.append(folder)
         (elsewhere / folder).mkdir()
 
     monkeypatch.setattr(install, "_install_packages", lambda where, lock: step("node_modules"))
     monkeypatch.setattr(install, "_compile", lambda where, lock: step("compiled"))
-    return taken
+    return steps_taken
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -454,7 +454,7 @@ def test_a_failed_npm_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_step_that_stands_still_says_so_and_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As npm without a network does: the time is what was given to it."""
+    """Block as npm without a network does: the time is the limit of the test."""
     monkeypatch.setattr(install, "SAY_EVERY_S", 0.05)
     with pytest.raises(InstallFailed, match=r"npm install failed: it took longer than 0\.2 s"):
         install._run("npm install", ["sleep", "600"], tmp_path, 0, 0.2)
@@ -479,7 +479,7 @@ def test_what_is_installed_needs_no_node_js(steps: list[str], tmp_path: Path, mo
 
 
 def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(say: object) -> None:
+    def interrupted(report: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(install, "ensure", interrupted)
@@ -505,13 +505,13 @@ def test_two_at_once_take_turns(steps: list[str], elsewhere: Path) -> None:
     elsewhere.mkdir()
     waits = threading.Event()
 
-    def say(line: str) -> None:
+    def report(line: str) -> None:
         if line.startswith("waiting"):
             waits.set()
 
     with (elsewhere / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        second = threading.Thread(target=install.ensure, args=(say,))
+        second = threading.Thread(target=install.ensure, args=(report,))
         second.start()
         assert waits.wait(10)
         assert steps == []

@@ -93,13 +93,13 @@ def test_requests_above_the_rate_are_refused_and_counted(endpoint: RentedEndpoin
 
 
 def test_faults_and_lag_are_the_same_for_the_same_seed(endpoint: RentedEndpoint, node: LocalNode) -> None:
-    seen = []
+    responses = []
     for _ in range(2):
         endpoint.reset(replace(FREE, failing=0.3, lag=2))
-        seen.append([post(endpoint, ("eth_getBlockByNumber", ["latest", False])) for _ in range(30)])
-        assert endpoint.failures == sum(status == 502 for status, _ in seen[-1]) > 0
-    assert seen[0] == seen[1]
-    heads = {int(answer["result"]["number"], 16) for status, answer in seen[0] if status == 200}
+        responses.append([post(endpoint, ("eth_getBlockByNumber", ["latest", False])) for _ in range(30)])
+        assert endpoint.failures == sum(status == 502 for status, _ in responses[-1]) > 0
+    assert responses[0] == responses[1]
+    heads = {int(answer["result"]["number"], 16) for status, answer in responses[0] if status == 200}
     assert heads == {node.height - lag for lag in range(3)}
 
 

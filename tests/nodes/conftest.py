@@ -31,7 +31,7 @@ def started(maker: str) -> LocalNode:
         "ganache",
     ],
 )
-def other(request: pytest.FixtureRequest) -> Iterator[SmallSubject]:
+def small_subject(request: pytest.FixtureRequest) -> Iterator[SmallSubject]:
     """A node of another maker with a history, to which tests may add."""
     node = started(request.param)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Nodes of other makers in anvil's place: what they name differently is translated, what they lack stays absent."""
+"""Nodes of other makers in place of anvil: other names are translated, missing methods stay missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MNEMONIC = "test test test test test test test test test test test junk"  # the 
 
 
 def home() -> Path:
-    """Where they are installed: NODES_HOME, or beside the local chain."""
+    """Return the folder of their installation: NODES_HOME, or next to the local chain."""
     chosen = os.environ.get("NODES_HOME")
     return Path(chosen) if chosen else install.home() / "nodes"
 
@@ -38,15 +38,15 @@ def installed(maker: str) -> Path:
 
 
 class Other(LocalNode):
-    """What both have in common. `renamed` are anvil's methods under other names."""
+    """Common parts of both. `renamed` are anvil's methods under other names."""
 
     renamed: Mapping[str, str] = {}
 
     def _prepare(self) -> None:
-        """Nothing: neither has a fixed time between blocks."""
+        """Do nothing: neither has a fixed time between blocks."""
 
     def rpc(self, method: str, *params: Any) -> Any:
-        """One request. Receipts of a block, for whoever tells the truth about it, are asked for one by one."""
+        """Send one request. Receipts of a block are read one by one, for tests that need the truth about it."""
         if method == "eth_getBlockReceipts":
             transactions = super().rpc("eth_getBlockByNumber", params[0], False)["transactions"]
             return numbered(self.batch(("eth_getTransactionReceipt", [tx_hash]) for tx_hash in transactions))
@@ -54,7 +54,7 @@ class Other(LocalNode):
 
 
 def numbered(receipts: list[Any]) -> list[Any]:
-    """Receipts whose logs are counted within their block: Ganache counts anew in each receipt, but not in its logs."""
+    """Number the logs of receipts within their block: Ganache starts anew in each receipt, but not in its logs."""
     logs = [log for receipt in receipts for log in receipt["logs"]]
     for number, log in enumerate(logs):
         log["logIndex"] = hex(number)
@@ -67,13 +67,13 @@ class Hardhat(Other):
     renamed: Mapping[str, str] = {"anvil_setCode": "hardhat_setCode"}
 
     def _command(self, cache: str) -> list[str]:
-        where = installed("hardhat")
-        config = where / "hardhat.config.js"
+        folder = installed("hardhat")
+        config = folder / "hardhat.config.js"
         shutil.copyfile(HERE / "hardhat" / config.name, config)
-        modules = where / "node_modules"
+        modules = folder / "node_modules"
         newer = (modules / "node" / "bin" / "node", *modules.glob("node-*/bin/node"))
         program = next(str(path) for path in newer if path.exists())
-        quiet = ["env", "-C", str(where), "CI=1", "HARDHAT_DISABLE_TELEMETRY_PROMPT=true"]
+        quiet = ["env", "-C", str(folder), "CI=1", "HARDHAT_DISABLE_TELEMETRY_PROMPT=true"]
         listen = ["--hostname", "127.0.0.1", "--port", str(self.port), "--network", "node"]
         return [*quiet, program, str(modules / "hardhat" / "dist" / "src" / "cli.js"), "node", *listen]
 
@@ -87,13 +87,13 @@ class Hardhat(Other):
 
 
 class Ganache(Other):
-    """Ganache: an EVM of its own, of the Shanghai fork, which nobody maintains any more."""
+    """Ganache: a separate EVM, of the Shanghai fork, without a maintainer."""
 
     renamed: Mapping[str, str] = {"anvil_setCode": "evm_setAccountCode"}
 
     def _command(self, cache: str) -> list[str]:
-        where = installed("ganache")
-        given = {
+        folder = installed("ganache")
+        options = {
             "--server.host": "127.0.0.1",
             "--server.port": self.port,
             "--chain.chainId": self.chain_id,
@@ -105,8 +105,8 @@ class Ganache(Other):
             "--database.dbPath": str(Path(cache, "db")),
             "--chain.time": "2023-11-14T22:13:20Z",
         }
-        cli = str(where / "node_modules" / "ganache" / "dist" / "node" / "cli.js")
-        return ["node", cli, *(str(part) for pair in given.items() for part in pair)]
+        cli = str(folder / "node_modules" / "ganache" / "dist" / "node" / "cli.js")
+        return ["node", cli, *(str(part) for pair in options.items() for part in pair)]
 
     def rpc(self, method: str, *params: Any) -> Any:
         """One request; whether blocks are made by hand is another method here."""

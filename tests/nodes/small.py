@@ -30,7 +30,7 @@ class SmallSubject(EvmSubject):
 
     @cached_property
     def accounts(self) -> Sequence[str]:
-        """The wallets, and somebody who holds nothing."""
+        """Return the wallets, and an address that holds nothing."""
         return [*(each.lower() for each in self.deployment.accounts.values()), "0x" + "12" * 20]
 
     @cached_property

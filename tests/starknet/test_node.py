@@ -23,7 +23,7 @@ pytestmark = pytest.mark.node
 
 
 async def _at(chain: StarknetChain, block: Block, reads: Sequence[Any]) -> list[Any]:
-    """What a chain answers at a block."""
+    """Answer reads at a block."""
     return await chain.answer(reads, block)
 
 
@@ -34,28 +34,30 @@ async def test_sums_of_rows_are_what_the_chain_says_at_every_block(
     transfers: TransferWorld, chain: StarknetChain
 ) -> None:
     head = (await chain.heads()).latest.height
-    found = (await chain.collect(Span(0, head), ALL)).tables
-    paid = found["transactions"].to_pylist()
-    assert [row["hash"] for row in paid][-len(AMOUNTS) :] == transfers.hashes
+    tables = (await chain.collect(Span(0, head), ALL)).tables
+    transactions = tables["transactions"].to_pylist()
+    assert [row["hash"] for row in transactions][-len(AMOUNTS) :] == transfers.hashes
     for height in range(1, head + 1):
         for account in transfers.accounts[:2]:
             change = transfers.balance(account, height) - transfers.balance(account, height - 1)
-            rows = [row for row in found["transfers"].to_pylist() if row["height"] == height]
+            rows = [row for row in tables["transfers"].to_pylist() if row["height"] == height]
             assert {row["standard"] for row in rows} <= {"native"}
-            moved = sum(int.from_bytes(row["raw"], "big") for row in rows if row["recipient"] == account)
-            moved -= sum(int.from_bytes(row["raw"], "big") for row in rows if row["sender"] == account)
+            net_amount = sum(int.from_bytes(row["raw"], "big") for row in rows if row["recipient"] == account)
+            net_amount -= sum(int.from_bytes(row["raw"], "big") for row in rows if row["sender"] == account)
             fees = [
-                int.from_bytes(row["fee"], "big") for row in paid if (row["height"], row["sender"]) == (height, account)
+                int.from_bytes(row["fee"], "big")
+                for row in transactions
+                if (row["height"], row["sender"]) == (height, account)
             ]
-            assert moved - sum(fees) == change
+            assert net_amount - sum(fees) == change
 
 
 async def test_balances_are_read_at_the_hash_of_any_block(transfers: TransferWorld, chain: StarknetChain) -> None:
     head = (await chain.heads()).latest.height
-    coin, nothing = chain.info.native.asset, chain.info.token_asset(f"0x{0xDEAD:064x}")
+    coin, missing_token = chain.info.native.asset, chain.info.token_asset(f"0x{0xDEAD:064x}")
     for height in (1, head // 2, head):
         block = await chain.block(height)
-        pairs = [(transfers.accounts[1], coin), (transfers.accounts[1], nothing)]
+        pairs = [(transfers.accounts[1], coin), (transfers.accounts[1], missing_token)]
         report = await run_batched({"all": balances(chain.facts, pairs)}, partial(_at, chain, block))
         raw, absent = report["all"].result or []
         assert raw == transfers.balance(transfers.accounts[1], height)
@@ -72,8 +74,8 @@ async def test_the_coin_says_what_it_is_called(chain: StarknetChain) -> None:
 async def test_a_transaction_is_looked_up(transfers: TransferWorld, chain: StarknetChain) -> None:
     await chain.heads()
     receipt = transfers.devnet.rpc("starknet_getTransactionReceipt", hex(int(transfers.hashes[0], 16)))
-    known = IndexedTransaction(transfers.hashes[0], receipt["block_number"], 0, 0, None, True)
-    (details,) = await chain.look_up([known])
+    indexed = IndexedTransaction(transfers.hashes[0], receipt["block_number"], 0, 0, None, True)
+    (details,) = await chain.look_up([indexed])
     assert details.sender == transfers.accounts[0]
     assert details.recipient == chain.facts.coin
     assert (details.fee, details.failed) == (int(receipt["actual_fee"], 16), False)
@@ -104,5 +106,5 @@ def test_a_wallet_is_indexed_and_answered_about_by_the_command_line(
     raw = transfers.balance(transfers.accounts[1], height)
     assert str(raw) in json.dumps(answer) or f"{raw / 10**18}" in json.dumps(answer)
     assert main(["transactions", transfers.accounts[1], "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert {each["hash"] for each in listed["transactions"]} >= set(transfers.hashes)
+    document = json.loads(capsys.readouterr().out)
+    assert {each["hash"] for each in document["transactions"]} >= set(transfers.hashes)

@@ -1,4 +1,4 @@
-"""What vendors are asked for a Starknet wallet: coins by name, tokens by the one form of their contract."""
+"""Requests to vendors for a Starknet wallet: coins by name, tokens by the one form of their contract."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STRK, TOKEN = FACTS.info.native.asset, FACTS.info.token_asset(EKUBO)
 
 
 def names(vendor_name: str) -> dict[str, dict[str, str]]:
-    """What the file says for one vendor."""
+    """Return one vendor's names in the file."""
     return {
         part: {key: each[vendor_name] for key, each in VENDORS[part].items() if vendor_name in each}
         for part in ("chains", "coins")
@@ -30,25 +30,27 @@ def names(vendor_name: str) -> dict[str, dict[str, str]]:
 
 
 async def test_the_coin_is_asked_for_by_its_name_and_a_token_by_all_of_its_digits() -> None:
-    def said(request: web.Request) -> str:
+    def prices_of(request: web.Request) -> str:
         coins = {"coingecko:starknet": "0.5", f"starknet:{EKUBO}": "7"}
-        seen = {"symbol": "X", "timestamp": NOW_S - 1, "confidence": 0.99}
-        return json.dumps({"coins": {name: {**seen, "price": float(price)} for name, price in coins.items()}})
+        quote = {"symbol": "X", "timestamp": NOW_S - 1, "confidence": 0.99}
+        return json.dumps({"coins": {name: {**quote, "price": float(price)} for name, price in coins.items()}})
 
-    async with vendor(said) as found, sending() as http:
-        source = defillama.SECTION.build({"base_url": found.url, **names("defillama")}, "starknet", "defillama")
+    async with vendor(prices_of) as server, sending() as http:
+        source = defillama.SECTION.build({"base_url": server.url, **names("defillama")}, "starknet", "defillama")
         (quotes,) = await priced(http, source, [STRK, TOKEN])
     assert {each.asset: each.usd for each in quotes.prices} == {STRK: Decimal("0.5"), TOKEN: Decimal(7)}
-    (asked,) = found.requests
-    assert set(asked.path.split("/")[-1].split(",")) == {"coingecko:starknet", f"starknet:{EKUBO}"}
+    (request_made,) = server.requests
+    assert set(request_made.path.split("/")[-1].split(",")) == {"coingecko:starknet", f"starknet:{EKUBO}"}
 
 
 def test_other_vendors_know_the_coin_and_ether_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COINGECKO_DEMO_KEY", "k")
     for section, name in ((coingecko.SECTION, "coingecko"), (pyth.SECTION, "pyth"), (binance.SECTION, "binance")):
         facts = {"base_url": "http://localhost", **names(name), "usdt": VENDORS["binance"]["usdt"]}
-        wanted = ("chains", "coins") if name == "coingecko" else ("coins", "usdt") if name == "binance" else ("coins",)
-        source = section.build({each: facts[each] for each in ("base_url", *wanted)}, "starknet", name)
+        sections = (
+            ("chains", "coins") if name == "coingecko" else ("coins", "usdt") if name == "binance" else ("coins",)
+        )
+        source = section.build({each: facts[each] for each in ("base_url", *sections)}, "starknet", name)
         assert knows(source, STRK) is True
     feeds = names("pyth")["coins"]
     ether = FACTS.info.token_asset("0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7")

@@ -25,92 +25,97 @@ def number(felt: Any) -> int:
 
 def event_places(block: Any) -> dict[tuple[int, int], int]:
     """The place in its block of each event, by its transaction and its place there."""
-    found, at = {}, 0
+    indexes, at = {}, 0
     for tx_index, each in enumerate(block["transactions"]):
         for index, _ in enumerate(each["receipt"]["events"]):
-            found[tx_index, index] = at
+            indexes[tx_index, index] = at
             at += 1
-    return found
+    return indexes
 
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_every_movement_and_every_fee_of_a_block_is_a_row(name: str) -> None:
     block, truth = recorded_block(name), expected()[name]
-    found, places = rows(block), event_places(block)
+    block_rows, indexes = rows(block), event_places(block)
     units = dict(zip((number(each[0]) for each in truth["fees"]), truth["fees"], strict=True))
-    fees = {(row.hash, int.from_bytes(row.fee, "big")) for row in found.transactions}
+    fees = {(row.hash, int.from_bytes(row.fee, "big")) for row in block_rows.transactions}
     assert {(number(tx_hash), fee) for tx_hash, fee in fees} == {
         (tx_hash, int(amount) if unit == "FRI" else 0) for tx_hash, (_, amount, unit) in units.items()
     }
-    moved = {
+    movements = {
         (row.tx_index, row.log_index, number(row.token), number(row.sender), number(row.recipient), row.raw)
-        for row in found.movements
+        for row in block_rows.movements
         if row.standard in (AMBIGUOUS, "erc20")
     }
-    told = {
-        (tx_index, places[tx_index, at], number(token), number(sender), number(recipient), int(amount))
+    expected_moves = {
+        (tx_index, indexes[tx_index, at], number(token), number(sender), number(recipient), int(amount))
         for tx_index, at, token, sender, recipient, amount in truth["transfers"]
     }
     sequencer, coin = number(block["sequencer_address"]), number(FACTS.coin)
-    paid_in_strk = {each for each in told if each[2] == coin and each[4] == sequencer}
+    paid_in_strk = {each for each in expected_moves if each[2] == coin and each[4] == sequencer}
     assert len(paid_in_strk) == (FEES[name] if name == "sepolia_integration_9703" else 0)
-    assert moved == told - paid_in_strk
-    assert all(row.token_id is None for row in found.movements if row.standard in (AMBIGUOUS, "erc20"))
+    assert movements == expected_moves - paid_in_strk
+    assert all(row.token_id is None for row in block_rows.movements if row.standard in (AMBIGUOUS, "erc20"))
 
 
-def spent(found: BlockRows, sequencer: int) -> Counter[tuple[str, int]]:
-    """How much each account but the sequencer sent less what it got, of each token, with its fees in STRK."""
+def spent(block_rows: BlockRows, sequencer: int) -> Counter[tuple[str, int]]:
+    """Return what each account but the sequencer sent less what it got, of each token, with its fees in STRK."""
     sums = Counter[tuple[str, int]]()
-    for movement in found.movements:
+    for movement in block_rows.movements:
         if movement.standard in (AMBIGUOUS, "erc20"):
             sums[movement.sender, number(movement.token)] += movement.raw
             sums[movement.recipient, number(movement.token)] -= movement.raw
-    for row in found.transactions:
+    for row in block_rows.transactions:
         sums[row.sender, number(FACTS.coin)] += int.from_bytes(row.fee, "big")
     return Counter({key: raw for key, raw in sums.items() if raw and number(key[0]) != sequencer})
 
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_sums_are_the_same_without_the_events_of_fees(name: str) -> None:
-    """As nodes gave blocks before fees had events; the collector found an event of each fee that was paid here."""
+    """Drop the events of fees, as of earlier nodes; the collector found an event of each fee that was paid here."""
     block = recorded_block(name)
-    stripped, taken = json.loads(json.dumps(block)), 0
+    stripped, removed_count = json.loads(json.dumps(block)), 0
     for each in stripped["transactions"]:
         receipt = each["receipt"]
         if number(receipt["actual_fee"]["amount"]):
             assert number(receipt["events"].pop()["keys"][0]) == number(TRANSFER)
-            taken += 1
-    assert taken == FEES.get(name, 0)
+            removed_count += 1
+    assert removed_count == FEES.get(name, 0)
     sequencer = number(block["sequencer_address"])
     assert spent(rows(stripped), sequencer) == spent(rows(block), sequencer)
 
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_the_parts_of_a_block_are_all_there(name: str) -> None:
-    truth, found = expected()[name], rows(recorded_block(name))
-    assert (found.block.height, number(found.block.hash)) == (truth["block_number"], number(truth["block_hash"]))
-    assert found.block.time_us == truth["timestamp"] * 1_000_000
-    assert len(found.transactions) == truth["transactions"]
-    assert sum(1 for row in found.transactions if row.status == 0) == truth["reverted"]
+    truth, block_rows = expected()[name], rows(recorded_block(name))
+    assert (block_rows.block.height, number(block_rows.block.hash)) == (
+        truth["block_number"],
+        number(truth["block_hash"]),
+    )
+    assert block_rows.block.time_us == truth["timestamp"] * 1_000_000
+    assert len(block_rows.transactions) == truth["transactions"]
+    assert sum(1 for row in block_rows.transactions if row.status == 0) == truth["reverted"]
 
 
 def test_a_block_of_today_has_its_rows_in_each_table() -> None:
-    found = rows(recorded_block("sepolia_3100000"))
-    made = build_tables("starknet", [found], ("blocks", "transactions", "native", "transfers"), (), FACTS.coin, {})
-    assert (len(made["blocks"]), len(made["transactions"])) == (1, len(found.transactions))
-    assert set(made["transfers"]["standard"].to_pylist()) <= {"native", "erc20"}
-    listed = result("sepolia_3100000", "starknet_getBlockWithTxHashes")["transactions"]
-    assert [number(row.hash) for row in found.transactions] == [number(each) for each in listed]
+    block_rows = rows(recorded_block("sepolia_3100000"))
+    tables = build_tables(
+        "starknet", [block_rows], ("blocks", "transactions", "native", "transfers"), (), FACTS.coin, {}
+    )
+    assert (len(tables["blocks"]), len(tables["transactions"])) == (1, len(block_rows.transactions))
+    assert set(tables["transfers"]["standard"].to_pylist()) <= {"native", "erc20"}
+    hashes = result("sepolia_3100000", "starknet_getBlockWithTxHashes")["transactions"]
+    assert [number(row.hash) for row in block_rows.transactions] == [number(each) for each in hashes]
 
 
 def test_a_block_of_today_without_one_of_its_transactions_or_events_is_refused() -> None:
     block = recorded_block("sepolia_3100000")
     with pytest.raises(BadAnswer, match="2 transactions, and its header counts 3"):
         rows({**block, "transactions": block["transactions"][1:]})
-    first, *others = block["transactions"]
+    first, *other_transactions = block["transactions"]
     shorter = {**first, "receipt": {**first["receipt"], "events": first["receipt"]["events"][1:]}}
     with pytest.raises(BadAnswer, match="2 events, and its header counts 3"):
-        rows({**block, "transactions": [shorter, *others]})
+        rows({**block, "transactions": [shorter, *other_transactions]})
 
 
 def test_fees_by_the_gas_of_today_are_paid_once() -> None:
@@ -118,12 +123,12 @@ def test_fees_by_the_gas_of_today_are_paid_once() -> None:
     block = recorded_block("sepolia_3100000")
     receipts = [each["receipt"] for each in block["transactions"]]
     assert all(each["execution_resources"]["l2_gas"] and each["actual_fee"]["unit"] == "FRI" for each in receipts)
-    found, sequencer = rows(block), number(block["sequencer_address"])
-    paid = [int.from_bytes(row.fee, "big") for row in found.transactions]
-    assert paid == [number(each["actual_fee"]["amount"]) for each in receipts]
-    assert all(paid)
-    assert {row.type for row in found.transactions} == {3}
-    assert not [row for row in found.movements if number(row.recipient) == sequencer], "the fee is said once"
+    block_rows, sequencer = rows(block), number(block["sequencer_address"])
+    fees = [int.from_bytes(row.fee, "big") for row in block_rows.transactions]
+    assert fees == [number(each["actual_fee"]["amount"]) for each in receipts]
+    assert all(fees)
+    assert {row.type for row in block_rows.transactions} == {3}
+    assert not [row for row in block_rows.movements if number(row.recipient) == sequencer], "the fee is said once"
 
 
 def test_addresses_of_rows_have_one_form() -> None:
