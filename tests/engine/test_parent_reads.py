@@ -41,7 +41,7 @@ async def reading(subject: EvmSubject) -> AsyncIterator[tuple[Chain, Any]]:
     balance_read = balance_of(subject.token("DAI"), subject.deployment.accounts["bob"].lower())
     try:
         await chain.answer([balance_read], (await chain.heads()).latest)  # the handshake is over
-        subject.asked.forget()
+        subject.request_log.forget()
         yield with_mixed_reads(chain, http), balance_read
     finally:
         await http.close()
@@ -51,11 +51,11 @@ async def reading(subject: EvmSubject) -> AsyncIterator[tuple[Chain, Any]]:
 async def test_a_read_at_the_parent_has_the_state_before_the_block_in_the_same_request(subject: EvmSubject) -> None:
     async with reading(subject) as (chain, balance_read):
         block = await chain.block(subject.height)
-        subject.asked.forget()
+        subject.request_log.forget()
         before, web, now = await chain.answer([AtParent(balance_read), HttpGet("ftp://nowhere"), balance_read], block)
     assert (before, now) == (GIVEN + 3 * WAD, GIVEN + 7 * WAD)
     assert isinstance(web, Unknown)
-    assert subject.asked.requests == 1
+    assert subject.request_log.requests == 1
 
 
 async def test_several_blocks_with_their_parents_are_one_request_and_unknown_parents_one_more(
@@ -64,12 +64,12 @@ async def test_several_blocks_with_their_parents_are_one_request_and_unknown_par
     async with reading(subject) as (chain, balance_read):
         last, first = await chain.block(subject.height), await chain.block(subject.height - 1)
         reads = [balance_read, AtParent(balance_read)]
-        subject.asked.forget()
+        subject.request_log.forget()
         results = await chain.answer_each([(last, reads), (first, reads)])
-        with_parents = subject.asked.requests
+        with_parents = subject.request_log.requests
         bare = await chain.answer_each([(replace(last, parent=""), reads), (first, reads)])
     assert results == bare == [[GIVEN + 7 * WAD, GIVEN + 3 * WAD], [GIVEN + 3 * WAD, GIVEN]]
-    assert (with_parents, subject.asked.requests - with_parents) == (1, 2)
+    assert (with_parents, subject.request_log.requests - with_parents) == (1, 2)
 
 
 async def test_the_parent_of_another_block_of_that_height_and_of_the_first_block_is_unknown(
@@ -93,10 +93,10 @@ async def test_the_parent_of_another_block_of_that_height_and_of_the_first_block
 async def test_reads_of_two_blocks_before_are_answered_beside_those_of_one_and_of_none(subject: EvmSubject) -> None:
     async with reading(subject) as (chain, balance_read):
         block = await chain.block(subject.height)
-        subject.asked.forget()
+        subject.request_log.forget()
         reads = [AtParent(AtParent(balance_read)), balance_read, AtParent(balance_read)]
         assert await chain.answer(reads, block) == [GIVEN, GIVEN + 7 * WAD, GIVEN + 3 * WAD]
-        assert subject.asked.requests == 2  # the header of the parent, and the reads
+        assert subject.request_log.requests == 2  # the header of the parent, and the reads
         assert await chain.answer(reads[:1], block) == [GIVEN]
         genesis = await chain.block(1)
         (before_genesis,) = await chain.answer([AtParent(AtParent(AtParent(balance_read)))], genesis)
