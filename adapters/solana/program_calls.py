@@ -14,7 +14,7 @@ from solders.pubkey import Pubkey
 from spl.token.constants import WRAPPED_SOL_MINT
 
 from chainfolio.adapters.solana.call_forms import Call, CallEntry, CallMeta
-from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN_PROGRAMS
+from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN, TOKEN_PROGRAMS
 from chainfolio.adapters.solana.stake_calls import account_keys, instruction_data
 from chainfolio.adapters.solana.transactions import NATIVE
 from chainfolio.errors import BadAnswer
@@ -23,7 +23,7 @@ from chainfolio.transport.wire import typed
 # Instructions of the token programs, by their first byte.
 INITIALIZE, INITIALIZE_2, INITIALIZE_3 = 1, 16, 18
 TRANSFER, MINT_TO, BURN, CLOSE = 3, 7, 8, 9
-TRANSFER_CHECKED, MINT_TO_CHECKED, BURN_CHECKED, FEE_EXTENSION = 12, 14, 15, 26
+TRANSFER_CHECKED, MINT_TO_CHECKED, BURN_CHECKED, FEE_EXTENSION, BATCH = 12, 14, 15, 26, 255
 WRAPPED: Final = str(WRAPPED_SOL_MINT)
 TRANSFER_WITH_FEE: Final = 1  # of the extension
 # Instructions of the system program, by their first four bytes.
@@ -123,7 +123,11 @@ def parse_calls(source: str, content: bytes, programs: Collection[str]) -> CallT
         return CallTransaction((), {}, [], {})
     inner = {each.index: each.instructions for each in meta.innerInstructions or ()}
     groups = [
-        [_step(source, keys, each, height) for each, height in _with_heights(outer, inner.get(number, ()))]
+        [
+            step
+            for each, height in _with_heights(outer, inner.get(number, ()))
+            for step in _unbatched(source, _step(source, keys, each, height))
+        ]
         for number, outer in enumerate(message.instructions)
     ]
     holders = _holders(source, keys, meta, [step for steps in groups for step in steps])
@@ -164,6 +168,24 @@ def _step(source: str, keys: Sequence[str], call: Call, height: int | None) -> _
         raise BadAnswer(source, "an instruction with an account that the transaction does not name")
     accounts = tuple(keys[index] for index in call.accounts)
     return _Step(keys[call.programIdIndex], accounts, instruction_data(source, call.data), height)
+
+
+def _unbatched(source: str, step: _Step) -> Iterator[_Step]:
+    """Yield the instructions of a batch of the token program; any other instruction is yielded itself.
+
+    Before each instruction stand the number of its accounts, which are the next ones of the batch, and the length of
+    its data, in a byte each (p-token, `process_batch`). A batch contains no batches.
+    """
+    if step.program != TOKEN or step.content[:1] != bytes([BATCH]):
+        yield step
+        return
+    accounts, content = step.accounts, step.content[1:]
+    while content:
+        if len(content) < 2 or len(content) < 2 + content[1] or len(accounts) < content[0]:
+            raise BadAnswer(source, "a batch of token instructions that breaks off, and was executed")
+        count, end = content[0], 2 + content[1]
+        yield step._replace(accounts=accounts[:count], content=content[2:end])
+        accounts, content = accounts[count:], content[end:]
 
 
 def _holders(source: str, keys: Sequence[str], meta: CallMeta, steps: Sequence[_Step]) -> Mapping[str, tuple[str, str]]:

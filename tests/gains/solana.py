@@ -194,6 +194,13 @@ class Stage(JsonRpcNode):
 
     def _execute_token(self, step: Ix) -> None:
         kind, raw = step.data[0], int.from_bytes(step.data[1:9], "little")
+        if kind == 255:
+            accounts, data = list(step.accounts), list(step.data[1:])
+            while data:
+                count, size = data[:2]
+                self._execute_token(Ix(step.program, accounts[:count], bytes(data[2 : 2 + size])))
+                del accounts[:count], data[: 2 + size]
+            return
         if kind == 18:
             self.tokens[step.accounts[0]] = step.accounts[1], to_base58(step.data[1:33]), 0
             return
@@ -304,6 +311,12 @@ def pay(stage: Stage, sender: str, recipient: str, symbol: str, raw: int) -> Ix:
     mint = MINTS.get(symbol, symbol)
     homes = stage.home(sender, mint), mint, stage.home(recipient, mint)
     return Ix(TOKEN, (*homes, sender), bytes([12]) + u64(raw) + bytes([stage.issued.get(mint, 0)]))
+
+
+def batch(*steps: Ix) -> Ix:
+    """Several instructions of the token program in one: before each, the sizes of its accounts and its data."""
+    data = b"".join(bytes([len(each.accounts), len(each.data)]) + each.data for each in steps)
+    return Ix(TOKEN, [key for each in steps for key in each.accounts], bytes([255]) + data)
 
 
 def issue(stage: Stage, mint: str, recipient: str, raw: int) -> Ix:

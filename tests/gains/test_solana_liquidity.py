@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,10 @@ from typing import ClassVar
 import pytest
 from solders.keypair import Keypair
 
-from chainfolio.adapters.solana.layouts import TOKEN_2022
+from chainfolio.adapters.solana.layouts import TOKEN, TOKEN_2022
+from chainfolio.adapters.solana.program_calls import parse_calls
+from chainfolio.adapters.solana.transactions import to_base58
+from chainfolio.errors import BadAnswer
 from tests.gains.solana import (
     COIN,
     SOL,
@@ -23,6 +27,7 @@ from tests.gains.solana import (
     address,
     anchor_data,
     assert_equal,
+    batch,
     burn,
     create,
     issue,
@@ -217,7 +222,17 @@ class Copy(Clmm):
     program = "HpNfyc2Saw7RKkQd8nEL4khUcuPhQ7WwY1B2qjx8jxFq"
 
 
-POOLS = [Whirlpool, Clmm, Damm, Dlmm, Copy]
+class Batched(Damm):
+    """A pool that moves both tokens in one instruction of the token program."""
+
+    def gives(self, amounts: Amounts) -> list[Ix]:
+        return [batch(*super().gives(amounts))]
+
+    def takes(self, amounts: Amounts) -> list[Ix]:
+        return [batch(*super().takes(amounts))]
+
+
+POOLS = [Whirlpool, Clmm, Damm, Dlmm, Copy, Batched]
 
 
 def through_router(*calls: Ix) -> Ix:
@@ -253,3 +268,11 @@ def test_life_of_a_position(me: SolanaWallet, tmp_path: Path, kind: type[Pool], 
     me.withdraw({SOL: 4 * COIN, "USDC": 400 * USDC}, {SOL: 44 * COIN // 10, "USDC": 350 * USDC})
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
+
+
+@pytest.mark.parametrize("content", [(3,), (4, 10, 12), (5, 1, 12)], ids=["header", "data", "accounts"])
+def test_batch_that_breaks_off_is_refused(me: SolanaWallet, content: tuple[int, ...]) -> None:
+    entry = me.stage.send(me.address, batch(pay(me.stage, me.address, address("friend"), "USDC", USDC)))
+    entry["transaction"]["message"]["instructions"][0]["data"] = to_base58(bytes([255, *content]))
+    with pytest.raises(BadAnswer, match="breaks off"):
+        parse_calls("node", json.dumps(entry).encode(), [TOKEN])
