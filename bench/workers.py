@@ -4,8 +4,8 @@ python -m bench.workers [--blocks 6000] [--repeat 3] [--commits 100]
 
 Each turn starts with empty stores and workers that wait. The time begins when the ranges are added, and ends when no
 job is left. All turns of a case have the same ranges. The stored blocks are counted after each turn. At the end, four
-processes write one table in an S3 service, each its own batches twice, and each all batches of a common stream. It
-needs PostgreSQL's programs.
+processes write one table in an S3 service, each its own batches twice, and each all batches of a common stream. The
+turns need PostgreSQL's programs; with --repeat 0 there are none, and only the table is written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,10 +43,17 @@ MINED = 250  # blocks at a time
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure, and return the figures; MissingPrerequisite without PostgreSQL."""
+    """Measure, and return the figures; MissingPrerequisite without PostgreSQL, unless no turn needs it."""
+    with scratch() as folder:
+        figures = _speeds(folder, options) if options.repeat else []
+        return [*figures, _written_together(folder / "s3", options.commits)]
+
+
+def _speeds(folder: Path, options: argparse.Namespace) -> list[Figure]:
+    """Return the speed of several workers against one, for each case."""
     from tests.storage.stores import own_server  # only some benchmarks need the tests
 
-    with LocalNode() as node, own_server() as server, scratch() as folder:
+    with LocalNode() as node, own_server() as server:
         if server is None:
             raise MissingPrerequisite("PostgreSQL's programs were not found: install postgresql")
         trade(node, deploy(node), TRADES)
@@ -66,7 +73,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
             subject = f"{options.blocks:,} blocks, node {latency_ms} ms away: time of 1 worker / of {workers}"
             value = f"{spread(ratios)}, one {statistics.median(turns[1]):.1f} s"
             figures.append(Figure("workers", subject, value, f"≥ {bar}", statistics.median(ratios) >= bar))
-        return [*figures, _written_together(folder / "s3", options.commits)]
+        return figures
 
 
 def _written_together(folder: Path, commits: int) -> Figure:
@@ -80,13 +87,21 @@ def _written_together(folder: Path, commits: int) -> Figure:
         writers = [subprocess.Popen([*command, str(n), str(commits)], env=variables) for n in range(1, WRITERS + 1)]
         codes = [writer.wait() for writer in writers]
         os.environ.update(s3.environment())
-        stored = Counter(Lake(uri).scan(BLOCKS).collect()["height"].to_list())
-    own = {1000 * number + batch for number in range(1, WRITERS + 1) for batch in range(commits)}
-    expected = Counter([*range(commits), *own])
+        stored = Lake(uri).scan(BLOCKS).collect()["height"].to_list()
+    lost, doubled, expected = differences(stored, commits)
     subject = f"{WRITERS} processes x {commits} commits into one table in S3: rows lost, doubled"
-    lost, doubled = (expected - stored).total(), (stored - expected).total()
     is_met = lost == doubled == 0 and not any(codes)
-    return Figure("workers", subject, f"{lost}, {doubled} of {expected.total():,}", "0, 0", is_met)
+    return Figure("workers", subject, f"{lost}, {doubled} of {expected:,}", "0, 0", is_met)
+
+
+def differences(stored: Iterable[int], commits: int) -> tuple[int, int, int]:
+    """Return the number of lost rows, of doubled ones, and of all that the writers have to store.
+
+    `stored` are the heights in the table. Each commit has one row.
+    """
+    own = (1000 * number + batch for number in range(1, WRITERS + 1) for batch in range(commits))
+    rows, expected = Counter(stored), Counter([*range(commits), *own])
+    return (expected - rows).total(), (rows - expected).total(), expected.total()
 
 
 @dataclass(frozen=True, slots=True)
