@@ -308,7 +308,7 @@ def test_only_coins_that_the_fee_recipient_sends_last_are_a_payment(
     payment = {**first, "tx_index": 1, "raw": raw(7), "gas_used": 21_000, "gas_price": raw(100), **last}
     block = {"miner": BUILDER, "base_fee": raw(100)}
     result = income(block, [payment, {**first, "gas_price": raw(102)}])
-    assert (result.fees, block_income.payment, block_income.is_built) == (*expected, bool(expected[1]))
+    assert (result.fees, result.payment, result.is_built) == (*expected, bool(expected[1]))
     assert income(block, []) == income({**block, "base_fee": None}, [])
 
 

@@ -261,7 +261,7 @@ class Operator(Shape, frozen=True, kw_only=True):
     spender_label: str | None
     standard: Literal["erc721", "erc1155", "N/A"]
     token_id: Whole | UnsetType = UNSET
-    verified_holding: Known
+    held: Known
     block_number: Whole
     block_hash: Hash
 
