@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
+
+import msgspec
 
 from chainfolio.portfolio.compose import portfolio
 from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.metrics.changes import day_holdings
 from chainfolio.portfolio.pnl.closing import NO_LOTS, UNSEEN, account_closings
 from chainfolio.portfolio.pnl.entries import UNASKED
 from chainfolio.portfolio.pnl.gains import RemainingLots
@@ -30,6 +34,11 @@ def document(supplied: Mapping[str, int], balances: tuple[int, ...] = (100,)) ->
     shares = tuple(zip((SHARE.asset, SECOND.asset), balances, strict=False))
     replacing = replace(position(dict(supplied)), shares=shares)
     return portfolio(ALICE, replace(valuate([snapshot()]), positions=(replacing,)), CHAINS, updated_ms=1)
+
+
+def replace_address(shown: Portfolio) -> Portfolio:
+    """Return a portfolio as that of another wallet."""
+    return msgspec.structs.replace(shown, address="second")
 
 
 def lots(quantity: int = 0, cost: str = "0", *, unasked: int = 0, key: str = SHARE_KEY) -> RemainingLots:
@@ -90,6 +99,23 @@ def test_units_that_others_sent_are_in_no_sum_of_a_portfolio() -> None:
     assert (filled.total_cost_basis, filled.open_pnl) == ("85", "5")
     assert issues(filled) == [(SHARE_KEY, f"its gain is not known: {UNASKED}")]
     assert NO_LOTS not in {each.reason for each in filled.issues}
+
+
+def test_values_of_a_day_divide_a_position_between_its_asset_and_its_share() -> None:
+    shown = document({"USDC": 100 * 10**6})
+    shares = share_lots([shown], [lots(unasked=10)], DEPOSITED, {})
+    holdings, _ = day_holdings([shown], {}, lambda value: value, shares)
+    assert {key: each.value for key, each in holdings.items()} == {KEYS["USDC"]: Decimal(90), SHARE_KEY: Decimal(10)}
+
+
+def test_lots_by_wallet_get_the_part_of_their_own_wallet() -> None:
+    first, second = document({"USDC": 1_000_000}), document({"USDC": 3_000_000}, (300,))
+    both = [first, replace_address(second)]
+    of_wallet = [lots(unasked=30)._replace(wallet="second")]
+    result = share_lots(both, of_wallet, DEPOSITED, {}, per_wallet=True)
+    assert [raw for _, _, raw in result.assets.values()] == [300_000]
+    pooled = share_lots(both, [lots(unasked=40)], DEPOSITED, {})
+    assert sorted(raw for _, _, raw in pooled.assets.values()) == [100_000, 300_000]
 
 
 def test_shares_without_a_price_that_others_send_or_mint_are_no_deposit_of_the_owner() -> None:
