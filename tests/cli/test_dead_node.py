@@ -214,7 +214,7 @@ async def silent() -> StalledChain:
 
 def reader(top: Block | None) -> StoredHeads:
     tail = SimpleNamespace(top=lambda key: top, anchor=lambda key: None)
-    return StoredHeads(SimpleNamespace(tail=tail))  # type: ignore[arg-type]
+    return StoredHeads(SimpleNamespace(tail=tail))
 
 
 STORED, NEWER = Block(7, "0x7", "0x6", 7_000_000), Block(9, "0x9", "0x8", 9_000_000)
