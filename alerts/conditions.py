@@ -108,7 +108,7 @@ async def _validator(engine: Engine, state: State, rule: Rule) -> Facts:
 
 
 async def _balance(engine: Engine, state: State, rule: Rule) -> Facts:
-    """Return the chains on which the last reconciliation of a wallet found a difference."""
+    """Return address, chain and reason by chain, if its last reconciliation found a difference."""
     owner, tail = account(rule.subject), engine.system.tail
     differences = {}
     for chain in engine.system.account_chains:

@@ -121,7 +121,10 @@ def _has_assets(rule: Rule, transaction: TransactionDocument) -> bool:
 
 
 def _of_transaction(chain: Chain, rule: Rule, transaction: TransactionDocument) -> tuple[Event, bool]:
-    """Return the event that a transaction gives, and True if the rule is about it."""
+    """Return the event of a rule for a transaction, and True if it meets the rule's conditions.
+
+    Spam meets only rules of the kind `transaction`. Assets without a value count as zero in the compared value.
+    """
     assets: dict[str, Any] = {"assetsIn": [], "assetsInCount": 0, "assetsOut": [], "assetsOutCount": 0}
     if rule.kind in ("incoming", "transaction"):
         assets |= {"assetsIn": _assets(transaction.assets_in), "assetsInCount": len(transaction.assets_in)}

@@ -147,7 +147,11 @@ def _nearest(kind: type[ChainSettings], key: str, section: str) -> str:
 
 
 def masked(url: str) -> str:
-    """Return a URL that is safe to show: scheme and host only, because the rest may be a key."""
+    """Return a URL that is safe to show: scheme and host only, because the rest may be a key.
+
+    A local path without a host is shown whole, unless it may contain a password. Text without a scheme is hidden up to
+    its host. An empty URL stays empty.
+    """
     scheme, mark, tail = url.partition("://")
     authority = re.split(r"[/?#]", tail)[0]
     host = authority.rpartition("@")[2]

@@ -274,7 +274,7 @@ def _step(
         return
     report.rounds += 1
     try:
-        reads = yielded if isinstance(yielded, _Distinct) else _checked(yielded, max_reads)
+        reads = yielded if isinstance(yielded, _Distinct) else _take_reads(yielded, max_reads)
     except Exception as error:  # third-party code may yield anything
         _fail(report, plan, f"yielded what cannot be read: {_reason(error)}", error)
         return
@@ -285,8 +285,8 @@ def _step(
     waiting[report.name] = (plan, reads)
 
 
-def _checked(yielded: Sequence[ReadT], max_reads: int) -> Sequence[ReadT]:
-    """Return the yielded reads, up to one more than `max_reads`.
+def _take_reads(yielded: Sequence[ReadT], max_reads: int) -> Sequence[ReadT]:
+    """Return the yielded reads, up to one more than `max_reads`; as `_Distinct` if all differ.
 
     Raises TypeError if one cannot be hashed, or if they cannot be iterated.
     """

@@ -29,7 +29,7 @@ from chainfolio.cli.common import (
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.names import accounts_of
 from chainfolio.cli.plot import check, write
-from chainfolio.cli.progress_bar import clock, watch
+from chainfolio.cli.progress_bar import duration_text, watch
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
 from chainfolio.engine.history.day_values import COLUMNS as SHEET
 from chainfolio.engine.history.day_values import frame, total
@@ -156,7 +156,8 @@ class _Progress:
         text = f"{self.done:,} of {count_text(self.total, 'value')}, {count_text(requests, 'request')}"
         if not pending:
             return text
-        return f"{text}, about {requests * pending // self.done:,} more, {clock(seconds * pending / self.done)} left"
+        remaining = duration_text(seconds * pending / self.done)
+        return f"{text}, about {requests * pending // self.done:,} more, {remaining} left"
 
 
 # --- how it is shown -------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from chainfolio.chains import errors_by_endpoint
 from chainfolio.cli.common import Commands, one_line, settings, with_system
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.process import keep_freed_memory
-from chainfolio.cli.progress_bar import clock, watch
+from chainfolio.cli.progress_bar import duration_text, watch
 from chainfolio.errors import BadRequest, Unavailable
 from chainfolio.indexer import consistency, materialise
 from chainfolio.indexer.collect import Collector
@@ -252,5 +252,5 @@ def of_blocks(progress: Progress) -> str:
     return (
         f"{share} % of {progress.heights or progress.blocks_total:,} blocks {blocks:,.0f}/s, "
         f"{progress.events:,} events {events:,.0f}/s, {progress.requests:,} requests"
-        + (f", {clock(eta)} left" if eta is not None and progress.blocks < progress.blocks_total else "")
+        + (f", {duration_text(eta)} left" if eta is not None and progress.blocks < progress.blocks_total else "")
     )

@@ -256,7 +256,10 @@ def _of_sources(asset: AssetDocument, sources: Sources) -> Iterator[str]:
 
 
 def _every_asset(document: Portfolio) -> Iterator[tuple[str, str, AssetDocument]]:
-    """Yield each asset with the protocol and chain that it is in, and its side, as of `sided_assets`."""
+    """Yield the protocol and chain, the side, and the asset, for each asset.
+
+    The side is `owed`, `claimable`, or empty for owned assets.
+    """
     for protocol in document.asset_by_protocols.values():
         for chain in protocol.chains.values():
             for position in chain.protocol_positions.values():

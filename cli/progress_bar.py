@@ -82,8 +82,11 @@ def record_progress(name: str, system: System, *, quiet: bool) -> Callable[[int,
     return show_records
 
 
-def clock(seconds: float) -> str:
-    """Return seconds as people say them, rounded: `89 s`, `2 min`, `1 h 30 min`."""
+def duration_text(seconds: float) -> str:
+    """Return a duration as text: rounded seconds below 90 s, else whole minutes that have passed.
+
+    Examples: `89 s`, `2 min`, `1 h 30 min`.
+    """
     whole_seconds = int(seconds + 0.5)
     if whole_seconds < 90:
         return f"{whole_seconds} s"

@@ -13,7 +13,7 @@ from chainfolio.assets import asset
 from chainfolio.cli.common import Commands, add_rpc, show_json, with_system
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.names import accounts_of
-from chainfolio.cli.progress_bar import clock
+from chainfolio.cli.progress_bar import duration_text
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
 from chainfolio.engine.reconcile.estimate import estimate
 from chainfolio.engine.reconcile.reconciler import Reconciler
@@ -128,7 +128,7 @@ def _print_estimates(estimates: Sequence[dict[str, Any]]) -> None:
     for each in estimates:
         print_wrapped(
             f"{each['chain']}: about {each['balances']:,} balances over {each['blocks']:,} blocks, "
-            f"{each['requests']:,} requests, {each['bytes'] / 1e6:,.1f} MB, {clock(each['seconds'])}"
+            f"{each['requests']:,} requests, {each['bytes'] / 1e6:,.1f} MB, {duration_text(each['seconds'])}"
         )
         print_wrapped(
             f"up to {each['factor']} times as much, or as little: {each['differing']:,} assets differ between the "

@@ -243,7 +243,7 @@ def _bytes(folder: Path) -> int:
 
 
 def _sheet(report: dict[str, Any]) -> list[list[Any]]:
-    """Return the rows for --csv: one for each dataset, or for the chain alone where it has none."""
+    """Return the rows for --csv: one per dataset, and one for each chain without datasets."""
     return [
         [
             *(chain[name] for name in SHEET[:5]),

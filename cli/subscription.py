@@ -55,7 +55,10 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    """Print the subscriptions of an account, as a table or --json; returns 0."""
+    """Print all subscriptions of an account, also expired ones, as a table or --json; returns 0.
+
+    Raises BadRequest if there is no such account.
+    """
     with opened_state(options) as state:
         existing(state, options.account)
         subscribed = state.database.read(lambda tx: subscriptions.every(tx, options.account))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from chainfolio.assets import Account, account
 from chainfolio.cli.names import accounts_of
-from chainfolio.cli.progress_bar import ProgressWatcher, clock, watch
+from chainfolio.cli.progress_bar import ProgressWatcher, duration_text, watch
 from chainfolio.engine.named_accounts import on_chains, pinned_chain
 from chainfolio.engine.service import Engine
 from chainfolio.errors import BadRequest
@@ -70,7 +70,9 @@ class Run:
 
     def described(self) -> str:
         """Return the progress in one line."""
-        remaining = f", {clock((self.total - self.done) / self.rate)} left" if 0 < self.done < self.total else ""
+        remaining = (
+            f", {duration_text((self.total - self.done) / self.rate)} left" if 0 < self.done < self.total else ""
+        )
         wallets = f"{int(100 * self.share)} % of {self.total:,} wallets"
         return f"{wallets}, {self.rate:,.0f}/s, {self.requests:,} requests{remaining}"
 

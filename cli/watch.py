@@ -15,7 +15,7 @@ from chainfolio.cli.common import Commands, add_rpc, show_json, with_system
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.index import watcher
 from chainfolio.cli.names import accounts_of
-from chainfolio.cli.progress_bar import clock
+from chainfolio.cli.progress_bar import duration_text
 from chainfolio.cli.status import of_account, show_accounts
 from chainfolio.cli.transactions import LIMIT
 from chainfolio.engine.gains.pnl import PnlRequest, pnl
@@ -178,7 +178,7 @@ def _state(progress: Progress) -> str:
         f"{100 * read_blocks // total} % of {progress.heights:,} blocks, {progress.events:,} events, "
         f"{progress.requests:,} requests"
         + (f", about {remaining_requests:,} more" if remaining_requests else "")
-        + (f", {clock(eta)} left" if eta is not None and read_blocks < total else "")
+        + (f", {duration_text(eta)} left" if eta is not None and read_blocks < total else "")
     )
 
 
@@ -211,7 +211,7 @@ def _show_estimate(cost: dict[str, Any]) -> None:
     print(
         f"{cost['chain']}: {cost['blocks']:,} blocks are missing: about {cost['rows']:,} rows, "
         f"{cost['requests']:,} requests, {cost['units']:,} compute units, {cost['bytes'] / 1e6:,.1f} MB, "
-        f"{clock(cost['seconds'])}"
+        f"{duration_text(cost['seconds'])}"
     )
     print(
         f"  up to {cost['factor']} times as much, or as little: {cost['sampled']['requests']:,} requests read "

@@ -216,9 +216,10 @@ def forks(
 
 
 def _keys(protocols: set[tuple[str, str]], taken: set[str]) -> dict[tuple[str, str], str]:
-    """Return a unique key for each family of each protocol: roles of two families may have one name.
+    """Return a unique key for each pair of protocol and family, and add the keys to `taken`.
 
-    It is made of the name in lower case, with the family if it is taken; `taken` gets the new keys.
+    The key is the protocol's name in lower case. The family is appended if that key is taken, because a protocol may
+    be in two families.
     """
     keys: dict[tuple[str, str], str] = {}
     for slug, family in sorted(protocols, key=lambda each: (each[1] == LAST, each)):

@@ -173,7 +173,7 @@ def issues(tail: Tail, chain: str, accounts: Collection[str], *, natives: bool) 
 
 
 def _summary(result: Reconciliation, differences: Sequence[Difference]) -> str:
-    """Return a sentence about the first of some differences of an account."""
+    """Return a sentence about the earliest of `differences`, and how many other assets differ."""
     first = min(differences, key=lambda each: each.block)
     other_count = len({each.asset for each in result.differences}) - 1
     other_assets = f", and those of {other_count} more assets" if other_count else ""

@@ -136,7 +136,12 @@ class Engine:
         return list(await asyncio.gather(*documents))
 
     async def _read_live(self, accounts: Sequence[Account]) -> list[CachedAccount]:
-        """Read the accounts at the newest blocks; nothing is cached, as the index may lack such blocks."""
+        """Read the accounts at the newest blocks; nothing is cached: the index may lack the blocks.
+
+        Raises:
+            NotSupported: No chain of the kind of any account is configured.
+            ChainfolioError: No chain of any account could be read.
+        """
         split_supported(accounts, self.kinds(), "the wallet")
         return require_any_read(
             await asyncio.gather(*(self._accounts.read(account, live=True) for account in accounts))

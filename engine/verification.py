@@ -249,7 +249,7 @@ async def _read_missing_balances(readings: Sequence[_Reading], account: str) -> 
 
 
 async def _balances(reading: _Reading, pairs: Sequence[tuple[str, Asset]]) -> Sequence[object]:
-    """Read balances of tokens from an endpoint; None for each if it does not answer any more."""
+    """Return the balances of tokens at an endpoint; None for each token if the read fails."""
     chain, block = reading.chain, reading.snapshot.block
     try:
         reports = await run_batched({"": chain.balances(pairs)}, lambda reads: chain.answer(reads, block))
@@ -434,7 +434,7 @@ def _value_usd(reading: _Reading) -> str:
 
 
 def _notes(primary: _Reading, peers: Sequence[_Reading], peer_chains: Sequence[Chain]) -> tuple[str, ...]:
-    """Return notes for the reader on the limits of the verification."""
+    """Return notes on the limits of the verification, and issues of the account index."""
     notes = [] if peer_chains else [ONE_ENDPOINT]
     if peer_chains and not peers:
         notes.append("no other endpoint could be read: only proofs were made")

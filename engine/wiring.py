@@ -96,7 +96,7 @@ def rates_of(system: System, read_prices: PriceReader) -> Rates:
 
 
 def shown_facts(system: System, chain: Chain) -> ChainFacts:
-    """Return what documents show of a chain."""
+    """Return the facts of a chain that documents show, such as names, explorer and images."""
     info, tokens = chain.info, token_images(_tokens(system, chain), chain.info)
     settings = system.settings.images
     return ChainFacts(

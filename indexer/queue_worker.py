@@ -133,7 +133,7 @@ class QueueWorker:
         Jobs that run when it is cancelled are given ten seconds, and then back to the queue.
         """
         looking = asyncio.create_task(self._look_after())
-        follower = QueueFollower(self.system, self._locked, self._collector, self._warn)
+        follower = QueueFollower(self.system, self._locked, self._new_collector, self._warn)
         following = follower.running() if wait else nullcontext()
         try:
             async with following:
@@ -219,11 +219,11 @@ class QueueWorker:
         return len(stalled)
 
     async def add_due(self) -> int:
-        """Add jobs for what the stores lack; return their number.
+        """Add jobs of maintenance and for missing data; return the number of added jobs.
 
-        Ranges and accounts are not added to MAX_WAITING waiting jobs of their chain.
-
-        Parked, cancelled and interrupted jobs are not added again. A chain that fails is logged and left out.
+        Ranges and accounts are added until MAX_WAITING jobs of their chain wait; maintenance is always added. Jobs
+        that are in the queue are not added again, except for succeeded ones. If the due jobs of a chain cannot be
+        determined, the error is logged and they are left out.
         """
         jobs = [each for each in await self.queue.jobs() if each.status != "succeeded"]
         present = {(each.chain, each.kind, _part(each.arguments)) for each in jobs}
@@ -315,7 +315,7 @@ class QueueWorker:
             SourceError: The chain could not be read.
         """
         indexed = self.system.chain(chain)
-        collector = await self._collector(indexed)
+        collector = await self._new_collector(indexed)
         last = min(last, await self._last(indexed))
         if first <= last:
             await collector.index(await self._missing(indexed, Span(first, last)))
@@ -323,13 +323,17 @@ class QueueWorker:
     async def _accounts(self, chain: str, bucket: int | None = None) -> None:
         """Index the missing histories of one bucket of watched accounts; None for all accounts."""
         indexed = self.system.chain(chain)
-        collector = await self._collector(indexed)
+        collector = await self._new_collector(indexed)
         watches = self.system.scope(indexed).watches
         scope = Scope(tuple(each for each in watches if bucket in (None, account_bucket(each.account))))
         await collector.index(missing_for_accounts(self.system.tail, indexed, scope, await self._last(indexed)))
 
-    async def _collector(self, chain: Chain) -> Collector:
-        """Return a collector that shares the chain, after one check of the stores and interrupted commits."""
+    async def _new_collector(self, chain: Chain) -> Collector:
+        """Return a new collector for the current task, which shares the chain with other tasks.
+
+        Each time the chain's last final block is compared with the node. At the first call, and whenever a commit was
+        interrupted, the stores are checked and the interrupted work is finished. Errors of these checks are raised.
+        """
         system = self.system
         task = asyncio.current_task()
         shared = SharedChain(

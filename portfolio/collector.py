@@ -1,4 +1,4 @@
-"""Pause the collector of cycles while many objects are made that are in no cycles."""
+"""Pause Python's garbage collector while many objects are made that are in no cycles."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pause the collector, and start it again if it was on; for code without an `await`.
+def garbage_collection_paused() -> Iterator[None]:
+    """Pause the garbage collector of the process, and start it again if it was on.
 
-    Records, lots and gains are in no cycles: looking for some among millions takes as long as the calculation.
+    Only for code without an `await`. Records, lots and gains are in no cycles: a search for cycles among millions of
+    objects takes as long as the calculation.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -247,9 +247,10 @@ def _asset_key(asset: AssetDocument) -> tuple[bool, bool, Decimal, str, bytes]:
 
 
 def _asset(parts: Sequence[AssetDocument]) -> AssetDocument:
-    """Sum equal assets; the balance or the value is unknown if that of the first is.
+    """Return the sum of equal assets; a single one is unchanged.
 
-    One asset is unchanged.
+    Args:
+        parts: Assets of one group of `_assets`: balances, and values, are known for all or for none.
     """
     if len(parts) == 1:
         return parts[0]

@@ -23,7 +23,7 @@ from chainfolio.portfolio.activity import (
     signs,
     type_of,
 )
-from chainfolio.portfolio.collector import collector_paused
+from chainfolio.portfolio.collector import garbage_collection_paused
 from chainfolio.portfolio.compose import clean
 from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.facts import ChainFacts, Options, ProtocolFacts, asset_page, named_pictures, token_pictures
@@ -116,7 +116,7 @@ class RenderContext:
         return shown
 
 
-@collector_paused()
+@garbage_collection_paused()
 def records_of(activities: Iterable[Activity], context: RenderContext) -> list[TransactionDocument]:
     """Return the records of activities, as of `record`."""
     return [record(activity, context) for activity in activities]

@@ -94,7 +94,10 @@ def load_sections(names: Iterable[str], file: str) -> dict[str, PriceSection]:
 
 
 def _builtin_modules() -> dict[str, str]:
-    """Return the full names of the modules that may be sources, by their own names."""
+    """Return the full names of the modules that may be price sources, by short name.
+
+    They are in the package of built-in sources, and in the `prices` packages of the chain kinds that have one.
+    """
     packages = [BUILTIN_PACKAGE, *(f"{kinds.BUILTIN_PACKAGE}.{kind}.prices" for kind in kinds.builtin_kinds())]
     return {
         module.name: f"{package}.{module.name}"

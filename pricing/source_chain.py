@@ -148,9 +148,9 @@ class _Search:
             self._refuse_cycles()
 
     def add_quotes(self, quotes: Quotes, index: int, assets: Sequence[Asset]) -> None:
-        """Record the quotes of a source for the assets that it was queried for.
+        """Record the prices and refusals of a source for the assets that it was queried for.
 
-        Ignore quotes for other assets.
+        Quotes for other assets are ignored. An asset without a price or a refusal gets an outcome of None.
         """
         unanswered, source = set(assets), self.sources[index].name
         expected = frozenset(unanswered)

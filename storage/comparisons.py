@@ -39,9 +39,13 @@ class Comparisons:
     def compare(
         self, lake: Lake, files: Iterable[TableFile], report: Callable[[int], None] = lambda count: None
     ) -> None:
-        """Compare local files, each with its table, with their checksums, and store the versions that match.
+        """Compare local files with their checksums, and store the versions that match.
+
+        All given files are read, also those that matched before: `pending` leaves these out.
 
         Args:
+            lake: The lake of the files.
+            files: Files, each with its table.
             report: Called with the number of bytes of each part that was compared.
 
         Raises:

@@ -93,7 +93,7 @@ def _copied(source: LakeStorage, target: LakeStorage, name: str, version: _Versi
 
     Raises:
         CorruptFile: A file is damaged.
-        StoreError: An entry of the log is another one after it was copied.
+        StoreError: An entry of the log differs from its source after the copy.
     """
     copy = partial(_copy, source.folder(name), folder := target.folder(name), name)
     with ThreadPoolExecutor(COPIERS) as pool:
@@ -116,7 +116,7 @@ def _copy(source: Folder | Bucket, target: Folder | Bucket, table: str, path: st
 
     Raises:
         CorruptFile: The file is damaged.
-        StoreError: An entry of the log is another one after it was copied.
+        StoreError: An entry of the log differs from its source after the copy.
     """
     present, directory = _digest(target, path), path.rpartition("/")[0]
     if present is not None and present == _digest(source, path):

@@ -116,7 +116,10 @@ def _paths(places: StorePaths) -> tuple[Path, Path, Path]:
 
 
 def _check_is_free(places: StorePaths) -> None:
-    """Raise BadRequest if something is stored where the backup goes."""
+    """Raise BadRequest if a store exists, or if the data folder has files of another origin.
+
+    The secret and parts of an unfinished restore may be in the folder.
+    """
     used = [path for path in (places.tail, places.state) if path.exists()]
     if places.lake.exists() and (not places.lake.is_dir() or any(places.lake.iterdir())):
         used.append(places.lake)

@@ -116,7 +116,10 @@ class Connection(asyncio.BufferedProtocol):
         return content
 
     async def _receive(self, min_bytes: int) -> None:
-        """Wait until so many bytes arrived or the buffer is full; ConnectionResetError if none arrive."""
+        """Wait for `min_bytes` new bytes, a full buffer, or the end of the connection.
+
+        Unread bytes move to the start of the buffer. Raises ConnectionResetError if nothing new arrived.
+        """
         if self._start:
             unread = self._end - self._start
             self._buffer[:unread] = self._buffer[self._start : self._end]

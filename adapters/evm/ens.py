@@ -123,11 +123,14 @@ class _Provider(AsyncBaseProvider):
         self._node, self._block = node, block
 
     async def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        """Send one call on which the endpoints agree.
+        """Return the response to `eth_call` on which the endpoints agree; a revert is an RPC error.
+
+        `eth_getCode` gets empty code without a request.
 
         Raises:
             NotFound: The chain has no ENS resolver.
-            SourceError: The node refused the call.
+            SourceError: The call could not be read, or the endpoints disagree.
+            AssertionError: It is another method.
         """
         if method == "eth_getCode":  # web3 reads it after an empty result, for its error message
             return cast(RPCResponse, {"jsonrpc": "2.0", "id": 1, "result": "0x"})

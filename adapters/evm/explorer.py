@@ -179,9 +179,9 @@ class Explorer(EvmEndpoint):
         return [row for part in span.cut(-(-len(span) // 2)) for row in await self._rows(part)]
 
     async def _result(self, query: Mapping[str, object]) -> bytes:
-        """Send a query and return its result as JSON.
+        """Send a query and return its result as JSON: a list, or a string of hex digits with 0x.
 
-        Raises Unavailable for a rate limit, BadAnswer for another message of the explorer.
+        Raises Unavailable for a rate limit or a timeout, BadAnswer for another message of the explorer.
         """
 
         def read(body: bytes) -> bytes:

@@ -224,7 +224,14 @@ class LogReader:
                 self._calm[endpoint.name] = 0
 
     async def _complete(self, endpoint: Endpoint, chunk: Chunk, query: Query) -> Chunk:
-        """Check a chunk, and read the blocks whose bloom promises missing logs again, by hash."""
+        """Check a chunk against its headers, and return it with logs that only a second read has.
+
+        Blocks whose bloom promises missing logs are read again by hash. Those that still have no logs are proven, or
+        compared with another endpoint. Blooms are ignored if the integrity is "off".
+
+        Raises:
+            SourceError: The logs contradict the headers, a proof or another endpoint, or a read failed.
+        """
         bloom = self.integrity != "off"
         missing = await asyncio.to_thread(check_logs, endpoint.name, chunk.logs, chunk.headers, query, bloom=bloom)
         without_logs = [chunk.headers[int(height) - chunk.span.first] for height in missing]

@@ -79,7 +79,10 @@ class CallReader:
     rules: Mapping[str, Rules]  # by program
 
     def changes(self) -> tuple[CallChange, ...]:
-        """Return the changes in order of execution; `unread` if the node did not record what programs called."""
+        """Return the changes in order of execution, then the rents of closed and new accounts.
+
+        If the node did not record the calls of programs, the changes are `unread` and those of the accounts.
+        """
         if self.transaction.calls is None:
             return CallChange("unread", ""), *self._changed(self.transaction.accounts)
         changes: list[CallChange] = []

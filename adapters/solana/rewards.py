@@ -80,7 +80,7 @@ async def read_rewards(node: Node, reads: Sequence[RewardRead]) -> dict[RewardRe
 
 
 async def _read_page(node: Node, reads: Sequence[RewardRead]) -> dict[RewardRead, Reward | Unknown | None]:
-    """Read some rewards of one epoch; Unknown if no endpoint can tell."""
+    """Read at most `PAGE` rewards of one epoch; None if nothing was paid, Unknown if it fails."""
     try:
         return {**await read_epoch_rewards(node, reads)}
     except SourceError as error:

@@ -69,7 +69,9 @@ class LocatedChange(msgspec.Struct, frozen=True, gc=False):
 
 
 def tx_indexes(source: str, signatures: Sequence[str]) -> list[int]:
-    """Return an index for each transaction of a slot, which does not depend on the others in its block.
+    """Return a unique index for each transaction of a slot: the first 31 bits of its signature.
+
+    So it does not depend on other transactions, except for a collision: the larger signature's index is increased.
 
     Raises:
         BadAnswer: A signature is invalid; `source` is the endpoint that sent it.

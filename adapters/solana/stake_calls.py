@@ -111,7 +111,7 @@ def account_keys(source: str, entry: CallEntry, meta: CallMeta) -> list[str]:
     """Return the accounts of a transaction in the order of its instructions' indexes, loaded ones last.
 
     Raises:
-        BadAnswer: There are other numbers of balances.
+        BadAnswer: The number of balances is not the number of accounts.
     """
     loaded = meta.loadedAddresses or LoadedAddresses()
     keys = [*entry.transaction.message.accountKeys, *loaded.writable, *loaded.readonly]

@@ -140,11 +140,12 @@ def _related_owners(
                 yield other_ownership.owner
 
 
-def _after_signature(last: _Ownership, slot: int, authority: str | None) -> Iterator[_Ownership]:
-    """Correct the last ownership by a signer, and yield a new one if both differ.
+def _correct_last_ownership(last: _Ownership, slot: int, authority: str | None) -> Iterator[_Ownership]:
+    """Correct the last ownership by the withdrawer who signed, and yield a new one if they differ.
 
-    The signer was the withdrawer. If they differ, the node left out the transaction that changed the withdrawer, so the
-    previous one is unknown.
+    An unknown owner becomes the signer. If another owner was known, the node left out the transaction that changed the
+    withdrawer: the last owner becomes unknown and loses its related accounts, and the signer's period begins at `slot`.
+    Without a signer or an existing account nothing changes.
     """
     if authority is None or last.owner in (authority, NO_OWNER):
         return
@@ -176,7 +177,7 @@ def _ownerships(history: AccountStakeHistory, owner: str | None) -> list[_Owners
                 continue
             if call.kind == SPLIT and call.stakes[1:] == (history.address,):
                 ownerships.append(_Ownership(step.slot, None))
-            ownerships += _after_signature(ownerships[-1], step.slot, call.authority)
+            ownerships += _correct_last_ownership(ownerships[-1], step.slot, call.authority)
             if call.withdrawer is not None:
                 ownerships.append(_Ownership(step.slot, call.withdrawer))
             ownerships[-1].related |= {(stake, step.slot) for stake in call.stakes if stake != history.address}

@@ -83,7 +83,7 @@ class AccountHistory:
         with metering.charge_to(budget):
             try:
                 if before is None and span.first <= final:
-                    return await self._collect_found(Span(span.first, min(span.last, final)), accounts, datasets)
+                    return await self._collect_by_search(Span(span.first, min(span.last, final)), accounts, datasets)
                 if len(span) > MAX_READ_SPAN:
                     return await self._collect_linked(span, accounts, datasets, before)
             except (HistoryUnavailable, UnsupportedMethod):
@@ -105,7 +105,8 @@ class AccountHistory:
     ) -> SpanTables:
         """Link all headers of a span that is not final, and search its blocks by their hashes.
 
-        The returned span is limited. Raises Reorged if the chain changed meanwhile.
+        The returned span has at most MAX_SEARCHED_SPAN blocks. Raises Reorged if the chain changed meanwhile,
+        NodeBehind if no endpoint has the blocks.
         """
         node = self.node
         span = Span(span.first, min(span.last, span.first + MAX_SEARCHED_SPAN - 1))
@@ -113,7 +114,7 @@ class AccountHistory:
         check_links(node.key, blocks, before)
         block_hashes = {each.height: each.hash for each in ([before] if before else []) + blocks}
         try:
-            collected = await self._collect_found(span, accounts, datasets, block_hashes)
+            collected = await self._collect_by_search(span, accounts, datasets, block_hashes)
         except NodeBehind:
             if (await node.block(span.last)).hash != block_hashes[span.last]:
                 raise Reorged(node.key, span.last, block_hashes[span.last]) from None
@@ -122,7 +123,7 @@ class AccountHistory:
         collected.is_linked = True
         return collected
 
-    async def _collect_found(
+    async def _collect_by_search(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], block_hashes: BlockHashes = ALL_FINAL
     ) -> SpanTables:
         """Search the span, and read the blocks with the accounts; it ends early if there are too many.

@@ -70,7 +70,7 @@ class Node(Pool[Endpoint]):
         endpoint.checked = True
 
     async def connect(self) -> Heads:
-        """Return the newest block and the newest final height, which never falls.
+        """Return the newest block of one endpoint, and the highest final height read so far.
 
         Raises:
             SourceError: No endpoint could be read; WrongChain if one serves another network.

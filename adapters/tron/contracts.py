@@ -242,7 +242,10 @@ def _decode_new_exchange(message: Message, info: TransactionInfo) -> Operation:
 
 
 def _decode_token_issue(message: Message, info: TransactionInfo) -> Operation:
-    """Decode the issue of a TRC-10 token: its owner receives the supply that is not frozen."""
+    """Decode the issue of a TRC-10 token: its owner receives the supply that is not frozen.
+
+    Nothing moves if the node names no id of a token.
+    """
     owner = message.address(1)
     if not info.assetIssueID.isdecimal():
         return Operation(owner)

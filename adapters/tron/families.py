@@ -186,7 +186,10 @@ def _asset_to_evm(asset: Asset) -> Asset:
 
 
 def _interactions_to_evm(interactions: Interactions) -> Interactions:
-    """Return interactions as the decoders know them, without TRC-10 tokens, which have no contract."""
+    """Return interactions with 0x addresses, and TRC-721 collections as ERC-721, for EVM decoders.
+
+    TRC-10 tokens are left out, because they have no contract.
+    """
     tokens = frozenset(_asset_to_evm(each) for each in interactions.tokens if each.kind == TRC20)
     ids = {
         Asset(collection.chain, ERC721, to_evm(collection.reference)): token_ids

@@ -126,7 +126,10 @@ def _encode_hex_element(number: int, value: str) -> bytes:
 
 
 def _encode_enum(names: Mapping[str, int], number: int, value: str) -> bytes:
-    """Encode an enum by its name, or by `UNKNOWN_ENUM_VALUE_…_<number>` if the number has no name."""
+    """Encode an enum by its name, or by `UNKNOWN_ENUM_VALUE_…_<number>` if a number has no name.
+
+    Raises KeyError for an unknown name, ValueError for a number that is none or has a name.
+    """
     code = int(value.rpartition("_")[2]) if value.startswith(UNNAMED_PREFIX) else names[value]
     if value.startswith(UNNAMED_PREFIX) and code in names.values():
         raise ValueError(f"{code} has a name")

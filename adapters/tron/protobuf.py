@@ -138,7 +138,10 @@ def _read_uint32(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of up to ten bytes, and where it ends. Java takes any tenth byte for the sign."""
+    """Return a number of up to ten bytes, and its end. Java takes any tenth byte for the sign.
+
+    Raises ValueError if the number does not end.
+    """
     value = shift = 0
     for byte in data[at : at + 10]:
         value |= (byte & 127) << shift

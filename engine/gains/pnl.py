@@ -21,7 +21,7 @@ from chainfolio.engine.gains.vault_changes import vault_changes
 from chainfolio.engine.record_source import RecordSource
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.errors import BadRequest
-from chainfolio.portfolio.collector import collector_paused
+from chainfolio.portfolio.collector import garbage_collection_paused
 from chainfolio.portfolio.document import UNKNOWN, AssetDocument, IssueDocument, Portfolio, every_asset
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.pnl.closing import (
@@ -214,7 +214,7 @@ def gains_until(
     records = [each for each in account_records.transactions if each.height <= last_blocks.get(each.chain, each.height)]
     treatment = _treatment(source, _chains(source, request), request, account_records.strengths)
     own_wallets = {account.address for account in accounts}
-    with collector_paused():
+    with garbage_collection_paused():
         read = entries_of(records, own_wallets, treatment, account_records.changes)
         moved, transfers = match_transfers(read.entries, records, own_wallets, treatment, read.facts)
         entries = moved if per_usd is None else list(converted(moved, per_usd))

@@ -79,8 +79,8 @@ class JointChain:
     async def _exchange(self, pending: list[PendingRead]) -> None:
         """Set the result of each pending read, or its error.
 
-        Blocks that fail are read again while a round brings any. If a round brings none, each pending read gets the
-        first error. Of errors, only a cancellation is raised here.
+        Blocks that fail are read again as long as each round reads at least one block. If a round reads none, each
+        pending read gets the first error. Only a cancellation is raised here.
         """
         try:
             while pending:

@@ -136,7 +136,7 @@ def _prices(lake: LakeReader, partition: Partition, snapshots: pl.DataFrame) -> 
 
 
 def _span(snapshots: pl.DataFrame) -> Span:
-    """Return the span of the blocks of some snapshots; the first block of the chain without any."""
+    """Return the span from the lowest to the highest block of snapshots; block 0 without any."""
     first, last = snapshots["height"].min() or 0, snapshots["height"].max() or 0
     assert isinstance(first, int)
     assert isinstance(last, int)

@@ -216,7 +216,8 @@ class CurrentBalances:
     async def _histories(self, accounts: Sequence[str], span: Span) -> list[SpanTables]:
         """Return the movements of accounts in a span, read from the node in pieces.
 
-        Raises the error of `check_budget` if the budget is used up.
+        The chain's reader ends a piece. Only datasets that change balances are read. `check_budget` is called before
+        each piece; its error is raised if the budget is used up.
         """
         reader, pieces = require_capability(self.chain, Capability.ACCOUNT_HISTORY), list[Any]()
         datasets, first = balance_datasets(self.chain.datasets.values()), span.first

@@ -197,6 +197,14 @@ class Judge:
         height: int,
         rows: AccountRows | None,
     ) -> dict[str, dict[Asset, TokenArrival]]:
+        """Return how suspect tokens first came to accounts, as of `arrivals_in`.
+
+        Args:
+          suspects: The tokens to look up, by account.
+          priced: Tokens that are trusted because they have a price, by account.
+          height: The last block whose transactions count.
+          rows: The rows of the accounts up to `height`; None to read them.
+        """
         return arrivals_in(self._rows(suspects, height, rows), suspects, priced, self.listed_tokens)
 
     def _rows(self, accounts: Iterable[str], height: int, rows: AccountRows | None) -> AccountRows:

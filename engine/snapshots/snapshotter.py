@@ -366,11 +366,13 @@ class Snapshotter:
         block: Block,
         balances: dict[tuple[str, Asset], Any],
     ) -> tuple[dict[Asset, Token], dict[tuple[str, Asset], Spam]]:
-        """Return descriptions of `assets` and spam verdicts of `pairs`, as in a portfolio at the block.
+        """Read descriptions of assets and judge pairs for spam, as in a portfolio at the block.
+
+        New descriptions are stored.
 
         Args:
-            pairs: Accounts and tokens to judge; those that are no spam have no verdict.
-            assets: Tokens to describe.
+            pairs: Accounts and tokens to judge. Tokens that are trusted or no spam have no verdict.
+            assets: Tokens to describe, and to price for the verdicts.
             balances: Known balances at the block; the ones that are read are added.
 
         Raises:

@@ -72,7 +72,7 @@ def _result(node: Chain, method: str, params: list[Any]) -> Any:
 
 
 def _newest_only(tag: object) -> None:
-    """Raise Invalid for any block but `latest`."""
+    """Raise Invalid for any tag or height but `latest`, ValueError for a height that is not hex."""
     if tag in TAGS:
         raise Invalid("TAG [earliest | pending | finalized] not supported")
     if tag != "latest":

@@ -216,7 +216,11 @@ def settle(
 
 
 def _exchange(lost: Sequence[Side], more: Sequence[Side], trade_value: str, is_hidden: bool) -> None:
-    """Set both sides of a position's exchange to the same value. Lost assets without a price share it."""
+    """Set the values of the assets that a position lost, and of those that came out instead.
+
+    Both sides get the same total, as in `equalise`. If a lost asset has no price, and all others have, the lost assets
+    get equal parts of it. All values become unknown if `is_hidden`.
+    """
     if is_hidden:
         for side in (*lost, *more):
             side.value = None

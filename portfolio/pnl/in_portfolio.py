@@ -245,7 +245,9 @@ class _Tree:
         protocols, sums = {}, NOTHING
         by_chain: defaultdict[str, Sum] = defaultdict(lambda: NOTHING)
         for key, protocol in document.asset_by_protocols.items():
-            protocols[key], parts = self._protocol(self._emptied(protocol, document) if key == WALLET else protocol)
+            protocols[key], parts = self._protocol(
+                self._with_sold_out(protocol, document) if key == WALLET else protocol
+            )
             for chain, part in parts.items():
                 by_chain[chain] += part
                 sums += part
@@ -264,8 +266,11 @@ class _Tree:
         ]
         return _with_issues(filled, issues)
 
-    def _emptied(self, wallet: ProtocolDocument, document: Portfolio) -> ProtocolDocument:
-        """Return the wallet with an empty entry, for the closed gain, per chain where it sold everything."""
+    def _with_sold_out(self, wallet: ProtocolDocument, document: Portfolio) -> ProtocolDocument:
+        """Return the wallet with an empty entry for each chain on which it sold everything.
+
+        The entry shows the closed gain of the chain.
+        """
         sold = {key.partition(":")[0] for key in self.gains.closed}
         empty = {
             key: ProtocolChainDocument(

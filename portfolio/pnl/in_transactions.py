@@ -71,7 +71,7 @@ def transaction_gains(
     Args:
         entries: All entries of an account.
         gains: The gains that they give.
-        aliases: Keys of assets that count as other ones.
+        aliases: Keys of assets, by keys of assets that count as them.
         shares: Keys of shares of positions.
     """
     costs: defaultdict[Key, list[int | None]] = defaultdict(list)

@@ -10,7 +10,7 @@ from heapq import merge
 from itertools import chain
 from typing import Final
 
-from chainfolio.portfolio.collector import collector_paused
+from chainfolio.portfolio.collector import garbage_collection_paused
 from chainfolio.portfolio.pnl.canada import by_canadian_rules
 from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, UNASKED, Entry, sort_entries, without_loans
 from chainfolio.portfolio.pnl.gains import (
@@ -45,7 +45,7 @@ def gains_of(
     """
     assert not (per_wallet and method in POOLED), "these rules pool all that one person holds"
     deposited: dict[tuple[str, str], int] = {}
-    with collector_paused():
+    with garbage_collection_paused():
         ordered = without_loans(sort_entries(entries), deposited, per_wallet=per_wallet)
         if method == UK:
             result = by_uk_rules(ordered, zone, unit)

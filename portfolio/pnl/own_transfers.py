@@ -131,7 +131,7 @@ def _legs(
 
 
 def _direction(entry: Entry, record: TransactionRecord, own_wallets: Collection[str]) -> str:
-    """Return "out" for a possible departure, "in" for a possible arrival, and else nothing."""
+    """Return "out" for a possible departure, "in" for a possible arrival, or an empty text."""
     if entry.kind == "deposit":
         return "out" if record.type == "BRIDGEOUT" else ""
     if entry.kind == "sent":

@@ -240,6 +240,11 @@ def tax_year_document(
 
     Args:
         gains: The gains of all years, in the currency of the report.
+        facts: The facts of all assets of the gains, by asset.
+        year: The year, with its jurisdiction, currency and method. Without the jurisdiction's currency there is no
+            exempt limit.
+        addresses: The accounts of the report.
+        issues: Issues of the gains; those of the year follow.
         types: The types of transactions, which are the kinds of incomes.
     """
     rules, zone = year.rules, year.zone
@@ -276,7 +281,10 @@ def tax_year_document(
 
 
 def _term(gain: Gain, rules: Jurisdiction, zone: tzinfo) -> str:
-    """Return the kind of one gain; `N/A` if it depends on a day of acquisition that is not known."""
+    """Return the kind of one gain: income, gain, or a term of the jurisdiction.
+
+    `N/A` if the term depends on a day of acquisition that is not known.
+    """
     if gain.kind == "income":
         return INCOME
     if rules.term is None:

@@ -216,7 +216,7 @@ class IdleFollower:
         for name, work in (("step", count), ("finalise_all", do_nothing)):
             monkeypatch.setattr(Follower, name, work)
         monkeypatch.setattr(Follower, "pause_s", 0.01)
-        monkeypatch.setattr(QueueWorker, "_collector", do_nothing)
+        monkeypatch.setattr(QueueWorker, "_new_collector", do_nothing)
         monkeypatch.setattr(queue_follower, "TAKE_EVERY_S", 0.01)
         monkeypatch.setattr(queue_worker, "LOCK_WAIT_S", 0.0)
 

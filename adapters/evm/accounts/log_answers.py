@@ -61,12 +61,11 @@ class LogAnswers:
             self._size -= 1 + len(self._answers.pop(0).log_hashes)
 
     def missing(self, receipts: ReceiptLogs, accounts: Sequence[str]) -> MissingLogs:
-        """Compare the logs of receipts with the newest answers about their blocks and accounts.
+        """Compare the logs of receipts with the newest answer about their block and all accounts.
 
         Returns:
-            The logs that the answers lack, the endpoints to blame (only by receipts of their own), and
-                the logs of blocks
-            without an answer.
+            The logs that the answers lack, the endpoints to blame, and the logs of blocks without an answer. An
+            endpoint is to blame only if it gave the receipt of a log that its answer lacks.
         """
         heights = receipts.logs.height.tolist()
         hashes = _log_hashes(receipts.logs)

@@ -181,7 +181,7 @@ class Protocols:
 
     @cached_property
     def collections(self) -> dict[str, list[InstalledProtocol]]:
-        """The protocols by the collections that their files name."""
+        """Protocols by NFT collections that their files name, not those that a contract names."""
         protocols: dict[str, list[InstalledProtocol]] = {}
         for row, rule in self.rules(Collection):
             for contract in () if rule.question else row.contracts.get(rule.role, ()):
@@ -279,8 +279,9 @@ class Protocols:
     def is_own_action(self, match: ProtocolMatch, interactions: ContractInteractions) -> bool:
         """Return True if the account itself used the contract of a match, or a token that led to it.
 
-        It obtained the token in its own transaction, or sent the contract a coin or a token that is listed or that it
-        obtained so. What strangers send, and transfers that an unknown token logs, are no use.
+        An account uses a contract if it obtained the contract's token in its own transaction, or if it sent a native
+        coin, a listed token, or a token from its own transaction to the contract. Transfers that strangers made, or
+        that an untrusted token logged, do not count.
         """
         contracts = {match.contract, *(match.tokens if match.answer else ())}  # else `tokens` are what was exchanged
         sent_tokens = {token for contract in contracts for token in interactions.sent.get(contract, ())}

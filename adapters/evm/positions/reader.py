@@ -147,7 +147,7 @@ class SingleAccountReader:
 
         Failures of the decoder are issues. `protocol` is as for `outcome_of`.
         """
-        outcome = yield from outcome_of(self._judged(matched), protocol)
+        outcome = yield from outcome_of(self._in_this_block(matched), protocol)
         matched = outcome.matched
         group = _group()
         supplied = [
@@ -186,10 +186,14 @@ class SingleAccountReader:
         unfolded = UnfoldedPosition(self.account, matched.row.protocol, position, underlying)
         return PositionsRead([unfolded], underlying.issues)
 
-    def _judged(self, matched: RuleMatch, is_inner: bool = False, is_own_action: bool = False) -> RuleMatch:
-        """Return a match for this block, marked if the account itself used its contract.
+    def _in_this_block(self, matched: RuleMatch, is_inner: bool = False, is_own_action: bool = False) -> RuleMatch:
+        """Return a match with this block's time, marked as inner and as the account's own action.
 
-        `is_own_action`: True if it used the contract in which this one lies.
+        Args:
+            matched: The match of a rule with a contract or a share.
+            is_inner: True if the account holds the share only inside another share.
+            is_own_action: True if the account itself used the contract in which this one lies. Otherwise it is
+                derived from the interactions of the account.
         """
         is_own = is_own_action or self.shares.protocols.is_own_action(matched.match, self.interactions)
         return replace(matched.at(self.time_s, is_inner), is_own_action=is_own)
@@ -230,7 +234,7 @@ class SingleAccountReader:
             reason = f"more than {MAX_DEPTH} shares lie in each other"
             itself.issues.append(self._unknown(share, reason, share.is_trusted))
             return itself
-        share = self._judged(share, is_inner, is_own_action)
+        share = self._in_this_block(share, is_inner, is_own_action)
         plan = read_underlying(share, part.raw)
         reports = yield from batched({"": plan}, record=True)
         report = reports[""]

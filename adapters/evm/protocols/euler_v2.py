@@ -123,9 +123,10 @@ def _position(account: str, holdings: Sequence[Holding], health: Decimal | None,
 
 
 def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
-    """Return one loan for each owner and vault among the calls of the file's connector.
+    """Return the net borrowing of each owner in each vault that the file's connector called.
 
-    An owner's change without a token has collateral alone: shares of a called vault.
+    An owner is an address without its last byte. The token is UNKNOWN_TOKEN if none moved, because shares repaid the
+    debt. An owner without a loan, who moved shares of a called vault, has one change of collateral without a token.
     """
     calls = [log for log in logs if log.contract in contracts.get("evc", ()) and log.topics[:1] == (CALLED,)]
     owners = {log.topics[2][:PREFIX]: log.contract for log in calls if len(log.topics) == 4}

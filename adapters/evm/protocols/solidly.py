@@ -70,7 +70,10 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 
 
 def _staked(pool: str, gauge: str, raw: int | None, earned: int | None, token: str | None) -> DecodedPosition:
-    """Return the shares of a pool in its gauge; what the gauge refuses is unknown."""
+    """Return the shares of a pool in its gauge, and their rewards.
+
+    If the gauge refuses one of the reads (None), the position names its content as `unknown`.
+    """
     return DecodedPosition(
         "FARMING",
         supplied=(TokenAmount(pool, raw or 0),),
