@@ -8,11 +8,12 @@ stays where it is. Two object stores are reached with the same credentials.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from chainfolio.cli.common import Commands, one_line, settings, show_table
 from chainfolio.cli.groups import GROUPS
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         BadRequest: the two settings name the same stores, or another data folder.
     """
     source, target = settings(options), load(options.into)
-    if source.data_dir != target.data_dir:
+    if _place(source.data_dir) != _place(target.data_dir):
         remedy = "let both settings name the same `data`, and copy the folder where it has to be elsewhere"
         raise BadRequest("into", "the settings name another data folder, which this does not copy", remedy=remedy)
     if _stores(source) == _stores(target):
@@ -57,25 +58,47 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _stores(settings: Settings) -> tuple[str, str, tuple[str, str, str]]:
-    """Return the addresses of tail, state store and lake; that of an object store has its endpoint and region."""
-    return settings.tail_url, settings.state_url, _lake(settings)
+def _stores(settings: Settings) -> dict[str, str]:
+    """Return where tail, state store and lake are: equal texts for one place, however the settings spell it."""
+    return {"tail": _database(settings.tail_url), "state": _database(settings.state_url), "lake": _lake(settings)}
 
 
-def _lake(settings: Settings) -> tuple[str, str, str]:
-    is_remote = "://" in settings.lake_uri
-    return settings.lake_uri, *((settings.lake.endpoint, settings.lake.region) if is_remote else ("", ""))
+def _lake(settings: Settings) -> str:
+    """Return where the lake is. A bucket is another one at another service, unless both belong to Amazon."""
+    address = settings.lake_uri.removeprefix("file://").rstrip("/")
+    if "://" not in address:
+        return _place(Path(address))
+    from chainfolio.storage.object_store import ObjectStore
+
+    endpoint = ObjectStore.of(settings.lake.endpoint, settings.lake.region).endpoint
+    host = urlsplit(endpoint).netloc.lower()
+    return f"{'' if host.endswith('.amazonaws.com') else host} {address}"
+
+
+def _database(url: str) -> str:
+    return _place(Path(url.removeprefix(SQLITE))) if url.startswith(SQLITE) else url
+
+
+def _place(path: Path) -> str:
+    """Return the device and the number of a file or folder, or its path without links if it does not exist."""
+    try:
+        found = path.stat()
+    except OSError:
+        return str(path.resolve())
+    return f"{found.st_dev} {found.st_ino}"
 
 
 def _moved(source: Settings, target: Settings) -> Iterator[CopiedTable]:
-    if source.tail_url != target.tail_url or _lake(source) != _lake(target):
-        yield from _moved_chains(source, target)
-    if source.state_url != target.state_url:
+    old, new = _stores(source), _stores(target)
+    others = {name for name, place in old.items() if new[name] != place}
+    if others & {"tail", "lake"}:
+        yield from _moved_chains(source, target, others)
+    if "state" in others:
         yield from _moved_state(source, target)
 
 
-def _moved_chains(source: Settings, target: Settings) -> Iterator[CopiedTable]:
-    """Copy the tables of lake and tail under the locks of all chains; yield the result of each.
+def _moved_chains(source: Settings, target: Settings, stores: Set[str]) -> Iterator[CopiedTable]:
+    """Copy the tables of lake and tail, if they are among `stores`, under the locks of all chains; yield each result.
 
     The target's tables are created if missing. Tables that are equal already are yielded, but not copied.
 
@@ -88,11 +111,11 @@ def _moved_chains(source: Settings, target: Settings) -> Iterator[CopiedTable]:
     with closing(Tail(source.tail_url.removeprefix(SQLITE))) as tail, ExitStack() as locks:
         for chain in sorted(source.chains):
             locks.enter_context(tail.lock(chain))
-        if _lake(source) != _lake(target):
+        if "lake" in stores:
             from chainfolio.storage.lake_transfer import transfer_lake
 
             yield from transfer_lake(_storage(source), _storage(target))
-        if source.tail_url != target.tail_url:
+        if "tail" in stores:
             from chainfolio.storage.transfer import tail_tables
 
             Tail(target.tail_url.removeprefix(SQLITE)).close()  # creates its tables
@@ -131,10 +154,12 @@ def _copied(store: str, source: str, target: str, tables: list[Table]) -> Iterat
 
 
 def _show(done: list[dict[str, Any]], into: Path) -> None:
-    """Print the rows of each table, and what to do next."""
+    """Print the rows of each table, and what to do next. Only stores that were moved may be deleted."""
     rows = [
         (each["store"], each["table"], f"{each['rows']:,}", "copied" if each["copied"] else "was there")
         for each in done
     ]
     show_table("every table is equal in both", [("store", ""), ("table", ""), ("rows", "right"), ("", "")], rows)
-    print(f"Use {into} from now on. The old stores are unchanged; delete them once it works.")
+    stores = ", ".join(dict.fromkeys(each["store"] for each in done))
+    rest = f" The old stores ({stores}) are unchanged; delete them once it works." if stores else ""
+    print(f"Use {into} from now on.{rest}")

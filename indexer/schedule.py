@@ -12,8 +12,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, tzinfo
-from typing import Any, Final, cast
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -235,20 +235,22 @@ def trigger(cron: str, settings: Schedule) -> Any:
 def last_firing(cron: str, settings: Schedule, now: datetime, grace: timedelta) -> datetime | None:
     """Return the last time up to `now` at which a valid cron expression fires; None if it is not within `grace`.
 
-    The jitter of the settings is left out, so that all processes get the same time.
+    The time is in UTC. The jitter of the settings is left out, so that all processes get the same time.
     """
     times, window = trigger(cron, msgspec.structs.replace(settings, jitter_s=0)), min(FIRST_WINDOW, grace)
-    while not _is_up_to(firing := times.get_next_fire_time(None, now - window), now):
+
+    def next_from(moment: datetime) -> datetime | None:
+        firing: datetime | None = times.get_next_fire_time(None, moment)
+        # A sum of a time of the zone and a duration may be an earlier moment where clocks go back.
+        return None if firing is None else firing.astimezone(UTC)
+
+    while (firing := next_from(now - window)) is None or firing > now:
         if window >= grace:
             return None
         window = min(2 * window, grace)
-    while _is_up_to(following := times.get_next_fire_time(None, firing + timedelta(microseconds=1)), now):
+    while (following := next_from(firing + timedelta(microseconds=1))) is not None and firing < following <= now:
         firing = following
-    return cast("datetime", firing)
-
-
-def _is_up_to(firing: datetime | None, now: datetime) -> bool:
-    return firing is not None and firing <= now
+    return firing
 
 
 class _SteppedScheduler(AsyncIOScheduler):  # type: ignore[misc] # it has no types

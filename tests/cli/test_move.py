@@ -88,3 +88,35 @@ def test_settings_that_move_nothing_or_too_much_are_refused(
     ran = run("move", "new.toml", "--json")
     assert (ran.code, ran.error["kind"]) == (2, "BadRequest")
     assert says in ran.error["message"]
+
+
+BUCKET = '[lake]\nuri = "s3://a-bucket/data"\n'
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("", '[lake]\nuri = "alias/lake"\n'),
+        ("", '[lake]\nuri = "data/../data/lake"\n'),
+        ("", '[lake]\nuri = "file://HERE/data/lake/"\n'),
+        ("", '[tail]\nurl = "sqlite:///alias/tail.db"\n[state]\nurl = "sqlite:///data/../data/state.db"\n'),
+        (BUCKET, f'{BUCKET}endpoint = "http://127.0.0.1:1/"\nregion = "us-east-1"\n'),
+    ],
+    ids=["link", "dots", "file", "databases", "bucket"],
+)
+def test_stores_of_another_spelling_are_the_same_and_refused(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    configure(here, DEAD)
+    (here / "data" / "lake").mkdir(parents=True)
+    (here / "alias").symlink_to("data")
+    Tail(here / "data" / "tail.db").close()
+    old = other_settings(here, "old.toml", first)
+    new = other_settings(here, "new.toml", second.replace("HERE", str(here)))
+    assert "the same stores" in run("move", new, "--config", old, "--json").error["message"]
+
+
+def test_only_moved_stores_are_named_as_old(run: Run, here: Path, installed: str) -> None:
+    into = other_settings(here, "new.toml", '[tail]\nurl = "sqlite:///data/t.db"\n[lake]\nuri = "data/../data/lake"\n')
+    assert "The old stores (tail) are unchanged" in run("move", into).out

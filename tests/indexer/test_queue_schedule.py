@@ -157,3 +157,19 @@ def test_the_last_time_of_a_job_is_within_the_grace(cron: str, now: str, last: s
 
     firing = last_firing(cron, Schedule(jitter_s=50), time_of(now), timedelta(hours=1))
     assert firing == (time_of(last) if last else None)
+
+
+@pytest.mark.parametrize(
+    ("zone", "now", "last"),
+    [
+        ("Europe/Berlin", "2026-10-25T00:00:07", "2026-10-25T00:00:00"),
+        ("Europe/Berlin", "2026-10-25T01:00:07", "2026-10-25T01:00:00"),
+        ("Europe/Berlin", "2026-10-25T02:59:07", "2026-10-25T02:00:00"),
+        ("America/New_York", "2026-11-01T06:00:07", "2026-11-01T06:00:00"),
+        ("Australia/Lord_Howe", "2026-04-04T15:30:07", "2026-04-04T15:30:00"),
+        ("Europe/Berlin", "2026-03-29T01:00:07", "2026-03-29T01:00:00"),
+    ],
+)
+def test_the_last_time_of_a_job_is_found_where_clocks_change(zone: str, now: str, last: str) -> None:
+    moment, before = (datetime.fromisoformat(f"{text}+00:00") for text in (now, last))
+    assert last_firing("0 * * * *", Schedule(time_zone=zone), moment, timedelta(hours=1)) == before
