@@ -24,6 +24,7 @@ QUEUE: Final = "chainfolio"
 KINDS: Final = ("index", "accounts", "materialise", "compact", "vacuum")
 PARALLEL: Final = ("index", "accounts")  # kinds whose jobs of one chain run at the same time
 POSTGRES: Final = ("postgresql://", "postgres://")
+CLOCKED: Final = ("compact", "vacuum")  # kinds that are due at the times of the settings
 ENDED: Final = ("succeeded", "failed", "cancelled", "aborted")
 OF_LAKE: Final = ("vacuum",)  # kinds of which one job runs at a time, for all chains
 LAKE_LOCK: Final = "lake"
@@ -32,11 +33,19 @@ CREATE TABLE IF NOT EXISTS job_firings (
     kind text NOT NULL, chain text NOT NULL, fired_at timestamptz NOT NULL, PRIMARY KEY (kind, chain)
 )
 """
-_FIRE: Final = """
-INSERT INTO job_firings AS f (kind, chain, fired_at) VALUES (%(kind)s, %(chain)s, %(at)s)
-ON CONFLICT (kind, chain) DO UPDATE SET fired_at = excluded.fired_at WHERE f.fired_at < excluded.fired_at
-RETURNING kind
+# The database has the one clock that all workers share. A time that is recorded far ahead of it was an error.
+_AHEAD: Final = "now() + interval '1 hour'"
+_FIRE: Final = f"""
+WITH fired AS (
+    INSERT INTO job_firings AS f (kind, chain, fired_at)
+    SELECT %(kind)s, %(chain)s, %(at)s WHERE %(at)s::timestamptz <= {_AHEAD}
+    ON CONFLICT (kind, chain) DO UPDATE SET fired_at = excluded.fired_at
+    WHERE f.fired_at < excluded.fired_at OR f.fired_at > {_AHEAD}
+    RETURNING kind
+)
+SELECT EXISTS (SELECT FROM fired) AS is_new, %(at)s::timestamptz > {_AHEAD} AS is_ahead
 """
+_REPLACE: Final = "DELETE FROM procrastinate_jobs WHERE status = 'failed' AND queueing_lock = %(name)s"
 _VERSION: Final = "CREATE TABLE IF NOT EXISTS queue_version (version int NOT NULL)"
 _ERRORS: Final = """
 CREATE TABLE job_errors (
@@ -83,6 +92,11 @@ class QueuedJob:
         """The key of the job's chain."""
         return str(self.arguments["chain"])
 
+    @property
+    def is_due_again(self) -> bool:
+        """True for a parked job that is added again at its next time."""
+        return self.status == "failed" and self.kind in CLOCKED
+
 
 class JobQueue:
     """The queue of one installation, open as long as the block of `opened` lasts."""
@@ -92,6 +106,8 @@ class JobQueue:
 
     async def add(self, kind: str, chain: str, **arguments: int) -> int | None:
         """Add a job, and return its number; None if the same job waits already.
+
+        It replaces the same parked job, if that is due by the clock.
 
         Raises:
             BadRequest: There is no such kind of job.
@@ -105,13 +121,24 @@ class JobQueue:
         priority = 0 if kind in PARALLEL else 1  # ranges may be waiting for days
         job = self.app.configure_task(kind, queue=QUEUE, lock=lock, queueing_lock=name, priority=priority)
         try:
-            return await job.defer_async(chain=chain, **arguments)
+            number = await job.defer_async(chain=chain, **arguments)
         except AlreadyEnqueued:
             return None
+        if kind in CLOCKED:
+            await self.app.connector.execute_query_async(_REPLACE, name=name)
+        return number
 
     async def record_firing(self, kind: str, chain: str, at: datetime) -> bool:
-        """Record a time at which a job is due; False if that time or a later one is recorded."""
-        return bool(await self.app.connector.execute_query_all_async(_FIRE, kind=kind, chain=chain, at=at))
+        """Record a time at which a job is due; False if that time or a later one is recorded.
+
+        Raises:
+            StoreError: The time is more than an hour ahead of the database's clock.
+        """
+        row = await self.app.connector.execute_query_one_async(_FIRE, kind=kind, chain=chain, at=at)
+        if row["is_ahead"]:
+            reason = f"the clock of this machine ({at:%Y-%m-%d %H:%M}) is far ahead of the database's"
+            raise StoreError("queue", reason, remedy="set the clocks of both machines")
+        return bool(row["is_new"])
 
     async def jobs(self) -> list[QueuedJob]:
         """Return all jobs by number; those that succeeded are deleted."""

@@ -32,34 +32,46 @@ def maintenance_of(system: System, chain: Chain) -> Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class QueueSchedule:
-    """Decides which maintenance jobs a worker adds to the queue.
+    """Decides which maintenance jobs a worker adds to the queue: one method for each kind.
 
-    Tables of a lake have the files of all chains. One job of the first chain deletes the replaced ones.
+    No node is asked. Errors of the stores are raised. Tables of a lake have the files of all chains. One job of the
+    first chain deletes the replaced ones.
     """
 
     system: System
     queue: JobQueue
 
-    async def due(self, chain: Chain) -> list[tuple[str, dict[str, int]]]:
-        """Return kind and arguments of the maintenance jobs of a chain, and record their times.
+    async def vacuum(self, chain: Chain) -> bool:
+        """Return True if replaced files of the lake are to be deleted, and record the time; False for a later chain."""
+        return chain is self.system.chains[0] and await self._fires(
+            "vacuum", LAKE, self.system.settings.schedule.vacuum
+        )
 
-        No node is asked. An error of the chain's stores is raised.
+    async def materialise(self, chain: Chain) -> bool:
+        """Return True if a history of the chain is due. No time is recorded: what is due follows from the stores."""
+        if not self.system.settings.schedule.materialise:
+            return False
+        return bool(await asyncio.to_thread(maintenance_of(self.system, chain).due_histories))
+
+    async def compact(self, chain: Chain) -> bool:
+        """Return True if the time has come and the chain has many small files, and record the time.
+
+        True also if that cannot be read: its time is recorded already, and the job repeats what failed.
         """
-        schedule, jobs = self.system.settings.schedule, list[tuple[str, dict[str, int]]]()
-        if schedule.materialise:
-            maintenance = maintenance_of(self.system, chain)
-            if await asyncio.to_thread(maintenance.due_histories):
-                jobs.append(("materialise", {}))
-            if await self._fires("compact", chain.key, schedule.materialise):
-                jobs += [("compact", {})] if await asyncio.to_thread(maintenance.has_small_files) else []
-        if chain is self.system.chains[0] and await self._fires("vacuum", LAKE, schedule.vacuum):
-            jobs.append(("vacuum", {}))
-        return jobs
+        if not await self._fires("compact", chain.key, self.system.settings.schedule.materialise):
+            return False
+        try:
+            return await asyncio.to_thread(maintenance_of(self.system, chain).has_small_files)
+        except Exception:  # any error: the job shows it
+            return True
 
     async def _fires(self, kind: str, chain: str, cron: str) -> bool:
         """Record the last time of a job, and return True if no worker recorded it before.
 
         False for an empty expression, and if that time is longer ago than the grace of the settings.
+
+        Raises:
+            StoreError: The clock is far ahead of the database's.
         """
         if not cron:
             return False

@@ -222,10 +222,10 @@ class QueueWorker:
         """Add jobs of maintenance and for missing data; return the number of added jobs.
 
         Ranges and accounts are added until MAX_WAITING jobs of their chain wait; maintenance is always added. Jobs
-        that are in the queue are not added again, except for succeeded ones. If the due jobs of a chain cannot be
-        determined, the error is logged and they are left out.
+        that are in the queue are not added again, except for succeeded ones, and parked ones that are due by the clock.
+        If the due jobs of a chain cannot be determined, the error is logged and they are left out.
         """
-        jobs = [each for each in await self.queue.jobs() if each.status != "succeeded"]
+        jobs = [each for each in await self.queue.jobs() if each.status != "succeeded" and not each.is_due_again]
         present = {(each.chain, each.kind, _part(each.arguments)) for each in jobs}
         waiting = Counter(each.chain for each in jobs if each.status not in ENDED)
         added = 0
@@ -246,8 +246,17 @@ class QueueWorker:
         return added
 
     async def _due_maintenance(self, chain: Chain) -> list[tuple[str, dict[str, int]]]:
-        """Return kind and arguments of the maintenance jobs that are due. Raises errors of the chain's stores."""
-        return await QueueSchedule(self.system, self.queue).due(chain)
+        """Return kind and arguments of the maintenance jobs that are due. A kind that fails is logged and left out."""
+        schedule, due = QueueSchedule(self.system, self.queue), list[tuple[str, dict[str, int]]]()
+        for is_due in (schedule.vacuum, schedule.materialise, schedule.compact):
+            kind = is_due.__name__
+            try:
+                due += [(kind, {})] if await is_due(chain) else []
+            except Exception as error:  # of one kind, such as a damaged table; others are not affected
+                self._warn(f"{chain.key}: no {kind}", error)
+            else:
+                self._warn(f"{chain.key}: no {kind}", None)
+        return due
 
     async def _due(self, chain: Chain) -> list[tuple[str, dict[str, int]]]:
         """Return kind and arguments of the jobs for blocks that are missing: groups of accounts, then ranges.

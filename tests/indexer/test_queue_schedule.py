@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from chainfolio.environment import Environment
+from chainfolio.errors import StoreError
 from chainfolio.indexer import maintenance
 from chainfolio.indexer.job_queue import JobQueue, opened
 from chainfolio.indexer.maintenance import Maintenance
@@ -24,7 +25,7 @@ from tests.indexer.clock import ManualClock
 from tests.storage.conftest import make
 from tests.storage.stores import NO_POSTGRES, Server, own_server
 
-NOON_S = datetime(2026, 7, 1, 12, tzinfo=UTC).timestamp()
+NOON_S = datetime(2024, 7, 1, 12, tzinfo=UTC).timestamp()  # before now: the database has a clock of its own
 CHAINS = "".join(f'[chains.{key}]\nrpc = ["http://127.0.0.1:9"]\ndatasets = ["blocks"]\n' for key in ("base", "celo"))
 
 
@@ -103,7 +104,47 @@ async def test_small_files_are_merged_by_one_job_of_their_chain(workers: Workers
     assert await workers.look(seconds=30) == []
 
 
-@pytest.mark.parametrize("schedule", ['materialise = ""'])
+async def test_a_clock_that_is_years_ahead_records_no_time(workers: Workers, caplog: pytest.LogCaptureFixture) -> None:
+    assert await workers.look(days=36500) == []
+    assert "base: no vacuum: queue: the clock of this machine (2124-" in caplog.text
+    assert "celo: no compact: queue: the clock of this machine (2124-" in caplog.text
+    assert await workers.look(days=-36500) == [("base", "vacuum")]
+    await workers.work()
+    later = "UPDATE job_firings SET fired_at = now() + interval '9 years'"
+    await workers.queue.app.connector.execute_query_async(later)
+    assert await workers.look(hours=1) == [("base", "vacuum")], "a time that a wrong clock recorded is replaced"
+
+
+async def test_parked_jobs_are_added_again_at_their_next_time(workers: Workers) -> None:
+    connector = workers.queue.app.connector
+    await workers.queue.add("compact", "celo")
+    assert await workers.look() == [("base", "vacuum"), ("celo", "compact")]
+    await connector.execute_query_async("UPDATE procrastinate_jobs SET status = 'failed'")
+    assert await workers.look(minutes=59) == [("base", "vacuum"), ("celo", "compact")]
+    assert {job.status for job in await workers.queue.jobs()} == {"failed"}, "the time has not come"
+    await workers.look(minutes=1)
+    assert {job.kind: job.status for job in await workers.queue.jobs()} == {"compact": "failed", "vacuum": "todo"}
+    (number,) = (job.number for job in await workers.queue.jobs() if job.kind == "vacuum")
+    await workers.queue.cancel(number)
+    await workers.look(hours=1)
+    ended = {job.kind: job.number for job in await workers.queue.jobs()}
+    assert ended["vacuum"] == number, "a job that a user cancelled waits for `retry`"
+
+
+async def test_damaged_stores_of_a_chain_keep_no_maintenance_from_the_queue(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(self: Maintenance) -> bool:
+        raise StoreError("lake", "a damaged log")
+
+    monkeypatch.setattr(Maintenance, "has_small_files", fail)
+    monkeypatch.setattr(Maintenance, "due_histories", lambda each: fail(each) if each.chain == "base" else ["a"])
+    jobs = [("base", "compact"), ("base", "vacuum"), ("celo", "compact"), ("celo", "materialise")]
+    assert await workers.look() == jobs
+    assert caplog.text.count("base: no materialise: lake: a damaged log") == 2, "each worker says it"
+
+
+@pytest.mark.parametrize("schedule", ['materialise = ""\nmisfire_grace_s = 60'])
 async def test_files_of_a_lake_are_deleted_by_one_job_at_a_time(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +158,7 @@ async def test_files_of_a_lake_are_deleted_by_one_job_at_a_time(
         running -= 1
 
     monkeypatch.setattr(QueueWorker, "_vacuum", work)
-    queue = workers.queue
+    queue, workers.clock.now_s = workers.queue, NOON_S + 1_800
     queue.app.tasks.clear()
     worker = QueueWorker(workers.systems[0], queue)
     for chain in ("base", "celo"):
