@@ -123,7 +123,7 @@ def _charge(request: Request) -> Charge:
 
 
 def error_answer(error: Exception, request: Request, envelope: str = "whole") -> Answer:
-    """Return the answer for an error and log server errors.
+    """Return the answer for an error; log server errors, and a NotFound that the operator can remedy.
 
     A 500 is logged with its traceback; its answer has only the id of the incident.
     """

@@ -186,6 +186,7 @@ class PaidEngine:
         return await self.engine.transactions(accounts, filters)
 
     async def _reserve(self) -> None:
+        """Reserve one more credit for the request; raise a 402 Problem if the account has none."""
         principal, charge = self.request.principal, self.request.http.charge
         limit, bucket = 0, self.request.route.bucket
         asked = AdmissionRequest(

@@ -82,7 +82,11 @@ def units(arguments: Arguments) -> int:
 
 
 def check(request: Context, body: Message) -> None:
-    """Raise a Problem if the account lacks the entitlement of a tool, or names too many addresses."""
+    """Raise a Problem if the account lacks the entitlement of a tool, or if its arguments are not valid.
+
+    `addresses` have to be a list of texts, at most as many as one call may have. The tool for a portfolio at a block
+    needs a known chain.
+    """
     route, now_us = body.route, request.parts.environment.clock.now_us()
     if route is not None and (problem := missing(route, request.principal, now_us)):
         raise problem
@@ -156,7 +160,10 @@ def _manager(server: Any) -> Manager:
 
 
 async def _exchange(manager: Manager, request: Context, body: bytes) -> Answer:
-    """Pass a request to the SDK, which speaks ASGI, and return its answer."""
+    """Pass a request to the SDK, which speaks ASGI, and return its answer.
+
+    The SDK does not get the headers Authorization and Cookie.
+    """
     headers = [(name.lower().encode(), value.encode()) for name, value in request.http.headers.items()]
     scope = {
         "type": "http",

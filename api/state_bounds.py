@@ -22,9 +22,9 @@ SLACK_S: Final = 7_200  # rows are deleted some time after their end
 
 
 def state_bounds(state: State, streams: int, keep_days: int) -> list[Bound]:
-    """Return the bounds of a state store: ages of rows to delete, and sizes of SQLite's files.
+    """Return the bounds of a state store: ages of rows to delete, sizes of SQLite's files, and streams.
 
-    A store that does not answer has none: its health is a metric of its own.
+    If the store does not answer, only the bound of the streams is returned.
 
     Args:
         state: The state store.

@@ -9,7 +9,7 @@ MAX_CHARS: Final = 255
 
 
 def tidy(field: str, text: str, *, min_chars: int = 0) -> str:
-    """Return the text as it is stored.
+    """Return the text trimmed and normalised to NFC.
 
     Raises:
         ValueError: It has fewer than `min_chars` or more than `MAX_CHARS` code points.

@@ -47,7 +47,7 @@ class Documents:
 
     async def unfinished(self, address: str, entry: CachedAccount, options: Options) -> Portfolio:
         """Return the portfolio of a cached account with its gains, without percentages and rates."""
-        document = await self._read(address, entry.valuation, entry.updated_us, options, entry)
+        document = await self._portfolio(address, entry.valuation, entry.updated_us, options, entry)
         return document if entry.gains is None else with_gains(document, entry.gains, spam=options.spam)
 
     async def encoded(self, address: str, entry: CachedAccount, options: Options, rates: Rates) -> bytes:
@@ -63,9 +63,9 @@ class Documents:
     ) -> Portfolio:
         """Return the portfolio of an account at a block, without gains."""
         now_us = self.clock.now_us()
-        return self.rates.finish(await self._read(address, valuation, now_us, options, height=height), rates)
+        return self.rates.finish(await self._portfolio(address, valuation, now_us, options, height=height), rates)
 
-    async def _read(
+    async def _portfolio(
         self,
         address: str,
         valuation: Valuation,

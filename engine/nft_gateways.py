@@ -48,7 +48,10 @@ class Gateways:
     _cache: OrderedDict[str, tuple[int, NftMetadata]] = field(default_factory=OrderedDict)
 
     async def read(self, uris: Iterable[str]) -> dict[str, NftMetadata]:
-        """Return the metadata at each URI; those that are not known have a `problem`."""
+        """Return the metadata at each URI, cached or fetched; those that are not known have a `problem`.
+
+        At most MAX_FILES files are fetched; URIs beyond them have a problem. Nothing is raised.
+        """
         metadata, urls = dict[str, NftMetadata](), dict[str, str]()
         for uri in dict.fromkeys(uris):
             cached = self._cached(uri)
@@ -67,7 +70,10 @@ class Gateways:
         return metadata
 
     async def _fetch_all(self, urls: Mapping[str, str]) -> dict[str, NftMetadata]:
-        """Return the files at URLs. One may take at most half of the time of all."""
+        """Fetch the files at URLs, by URI, and cache their metadata, except those that could not be read.
+
+        Each file has at most half of `timeout_s`, and all of them `timeout_s`. A file that takes longer has a problem.
+        """
         timeout_s = self.settings.timeout_s
         named = {host: GuardedSessions(Reachable([host] if host else [])) for host in map(self._gateway_host, urls)}
 

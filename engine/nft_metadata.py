@@ -58,7 +58,11 @@ class MetadataReader:
         return {asset: metadata for each in results for asset, metadata in each.items()}
 
     async def _of_chain(self, key: str, collectibles: Sequence[Collectible]) -> dict[Asset, NftMetadata]:
-        """Return the metadata of collectibles of one chain and block."""
+        """Return the metadata of collectibles of one chain and block, by asset; each asset has an entry.
+
+        Only MAX_COLLECTIBLES are read, untrusted ones last. The others, and those that could not be read, have a
+        `problem`.
+        """
         assets = list(dict.fromkeys(each.holding.token.asset for each in collectibles))
         omitted: Sequence[Asset] = ()
         chain, block = self.chain(key), collectibles[0].block

@@ -69,8 +69,11 @@ def unsupported_users(
 ) -> dict[str, tuple[str, ...]]:
     """Return the reasons why virtual users cannot be read, by address; readable users are left out.
 
-    Those are groups whose accounts are all of `kinds` without a chain, and balances that all lie on other `chains` than
-    the configured ones. Users without accounts and balances count as readable.
+    A user is readable if one account or balance is. Users without accounts and balances count as readable.
+
+    Args:
+        kinds: The kinds of the configured chains; accounts of other kinds are not readable.
+        chains: The keys of the configured chains; balances on other chains are not readable.
     """
     reasons = {}
     for user in users:

@@ -22,7 +22,8 @@ DAY: Final = 10  # characters of a date
 def chart(points: Sequence[Point], width: int, height: int, *, braille: bool = True) -> list[str]:
     """Return the lines of a chart of `width` by `height` characters, axes included.
 
-    Empty if no value is known. Without `braille` a dot is `*`.
+    Empty if no value is known. Without `braille` a dot is `*`. The chart is larger if less than DAY columns or LABELS
+    rows would be left for the dots.
     """
     values = [value for _, value in points if value is not None]
     if not values:

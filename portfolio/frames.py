@@ -31,7 +31,8 @@ def frame(
 ) -> pl.DataFrame:
     """Return rows as a frame. `numbers` are decimals as text, `times` ISO 8601, `counts` integers.
 
-    Other columns are text. `N/A` in `numbers` and an empty text in `times` become null.
+    Other columns are text. `N/A` in `numbers` and an empty text in `times` become null. For each of `numbers` there is
+    also a column `<name>Decimal`: rounded to `decimal_places`, and null for more than 38 digits.
     """
     import polars as pl
 

@@ -31,9 +31,9 @@ NO_CREDIT, NO_DEBIT = "unwrap", "wrap"
 def balances(transfers: pl.DataFrame | pl.LazyFrame, *, height: int | None = None) -> pl.DataFrame:
     """Return received minus sent of each account and fungible token, as rows of `balances`.
 
-    Accounts that mint and burn are left out; balances of zero are not. Without a `height` it is that of the last
-    fungible transfer of the chain. A sum beyond 2^256-1, from events of a dishonest token, is given as 2^256-1; `short`
-    marks negative sums.
+    Accounts that mint and burn are left out; balances of zero are not. `height` only fills the column of that name, and
+    filters nothing; without it, that is the height of the last fungible transfer of the chain. A sum beyond 2^256-1,
+    from events of a dishonest token, is given as 2^256-1; `short` marks negative sums.
     """
     import polars as pl
 
@@ -131,7 +131,8 @@ def drop_native_duplicates(transfers: pl.DataFrame, info: ChainInfo) -> pl.DataF
 def allowances(approvals: pl.DataFrame | pl.LazyFrame, *, height: int | None = None) -> pl.DataFrame:
     """Return the last ERC-20 approval of each owner, token and spender, as rows of `allowances`.
 
-    Without a `height` it is that of the last ERC-20 approval. Approvals of zero are included.
+    Approvals of zero are included. `height` only fills the column of that name, and filters nothing; without it, that
+    is the height of the last ERC-20 approval.
     """
     import polars as pl
 

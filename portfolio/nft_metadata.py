@@ -107,7 +107,11 @@ def is_json_type(media_type: str) -> bool:
 
 
 def parse(content: bytes, uri: str = "") -> NftMetadata:
-    """Return the metadata in a JSON file.
+    """Return name and attributes in a JSON file of metadata.
+
+    Args:
+        content: The file.
+        uri: The address of the file, which the result shows shortened.
 
     Raises:
         MetadataError: It is too large, no JSON, nested too deeply, or no object.
@@ -125,7 +129,10 @@ def parse(content: bytes, uri: str = "") -> NftMetadata:
 
 
 def _attributes(value: object) -> tuple[tuple[tuple[str, str], ...], int]:
-    """Return names and values of attributes, and how many are left out: a list of traits, or a mapping."""
+    """Return names and values of at most MAX_ATTRIBUTES attributes, and the number of the others.
+
+    Attributes are a list of traits or a mapping. Those without a usable name or value are among the others.
+    """
     if isinstance(value, dict):
         entries: list[tuple[object, object]] = list(value.items())
     elif isinstance(value, list):

@@ -243,7 +243,7 @@ class _AssetSearch:
         self._keep(self._parts([height for height in self.heights if height in self.balances]))
 
     def next(self) -> list[int]:
-        """Return the heights to read in the next round; empty if the search has ended."""
+        """Narrow the open pairs by the balances read, and return the heights to read next; [] at the end."""
         heights: list[int] = []
         open_pairs: list[tuple[int, int]] = []
         for low, high in self.open:

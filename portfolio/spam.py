@@ -212,7 +212,10 @@ def _text_reasons(facts: TokenFacts, known_tokens: KnownTokens) -> Iterable[Reas
 
 
 def _arrival_reasons(facts: TokenFacts) -> Iterable[Reason]:
-    """Yield reasons for spam in price and arrival; only NO_PRICE if the account got the token itself."""
+    """Yield reasons for spam in price and arrival.
+
+    Only NO_PRICE can be one if the arrival is not known, or if the account got the token in its own action.
+    """
     arrival = facts.arrival
     if not facts.is_priced:
         yield "NO_PRICE"

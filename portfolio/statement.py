@@ -341,7 +341,7 @@ def assets_of(activity: Activity, native: Asset) -> set[Asset]:
 
 
 def mentions(activity: Activity, tokens: Mapping[Asset, Token], native: Token, text: str) -> bool:
-    """Return True if `text` is part of symbol, name or contract of a token that moved or was approved."""
+    """Return True if symbol, name or contract of a moved or approved token contains `text`, in any case."""
     assets = {move.asset.collection for move in activity.movements} | {each.asset for each in activity.permissions}
     needle = text.casefold()
     for asset in assets:

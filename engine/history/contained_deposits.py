@@ -69,7 +69,10 @@ class ContainedDeposits:
         return _with_aliases({key for key in keys if contains_deposits(key, start, end)}, aliases)
 
     async def _read(self, first: date, second: date) -> tuple[State, State] | None:
-        """Return the states of two days, read once; None if they cannot be read or too many days were read."""
+        """Return the states of two days, each read once; None without `read_state` or above `max_days` days.
+
+        Above `max_days`, the reason is stored in `reason`. Errors of `read_state` are raised.
+        """
         if self.read_state is None:
             return None
         for day in (first, second):

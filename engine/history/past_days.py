@@ -137,7 +137,10 @@ class History:
             return error
 
     async def _read_one(self, chain: Chain, addresses: Sequence[str], day: date, block: Block) -> dict[str, Portfolio]:
-        """Read portfolios at a block, and store them if the block is final."""
+        """Read portfolios at a block, and store them if the block is final.
+
+        A failure to store them is only logged.
+        """
         state = self._index_state(chain, addresses, [block.height])
         snapshot = await self.snapshotter(chain).take(addresses, block, past=True)
         documents = self._documents(snapshot, day)
@@ -156,9 +159,10 @@ class History:
     ) -> AsyncIterator[list[DaySnapshot]]:
         """Yield the snapshots of the accounts of each day: stored ones, then new ones.
 
-        Stored ones come without documents. New ones come window by window, each stored before it is
-        yielded. A day before the chain began is `absent`, one whose block may change is `pending`; both are not stored.
-        A day whose state is gone is `unreadable`: it is stored, and read again the next time.
+        Stored ones come without documents. New ones come window by window, each stored before it is yielded. A day
+        before the chain began is `absent`, one whose block may change is `pending`; both are not stored. A day whose
+        state is gone is `unreadable`: it is stored, and read again the next time. Days of a chain without past
+        balances, and days older than its first served block, are `unreadable` too, but not stored.
 
         Args:
             accounts_by_day: The accounts of each day.
@@ -228,9 +232,10 @@ class History:
     async def _read_window(
         self, chain: Chain, window: Mapping[date, tuple[Block, Sequence[str]]]
     ) -> tuple[list[DaySnapshot], BaseException | None]:
-        """Read all days of a window together; also return the first error that a retry may fix.
+        """Read all days of a window together; also return the first error other than HistoryUnavailable.
 
-        A day whose state is gone gives `unreadable` snapshots; a day that failed gives none.
+        A day whose state is gone gives `unreadable` snapshots; a day that failed otherwise gives none. Nothing is
+        stored.
         """
         snapshotter = self.snapshotter(chain)
         shared = JointChain(snapshotter.chain, len(window))

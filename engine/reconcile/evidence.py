@@ -190,7 +190,7 @@ class EvidenceReader:
         return replace(block, missing=missing, left_out=events.left_out, is_complete=True)
 
     def _of_tables(self, height: int, tables: Mapping[str, Any]) -> _RereadBlock:
-        """Compare the rows of a block with those of the index: by dataset and asset, what the index lacks."""
+        """Return the movements and events in a block's rows that the index lacks, its miner and its size."""
         import polars as pl
 
         transfers, fees = own_rows(tables, self.accounts, self.chain.info)

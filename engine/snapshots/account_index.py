@@ -195,7 +195,7 @@ def gap_issues(
 
 
 def unexplained_issues(tail: Tail, chain: Chain, accounts: Collection[str]) -> Iterator[Issue]:
-    """Yield an issue for each account with movements that were noticed and not found.
+    """Yield an issue for each account with balance changes that no movement explains; it names the first.
 
     This happens if an account is indexed alone. Blocks that are now indexed for all accounts are skipped: they lack
     nothing.

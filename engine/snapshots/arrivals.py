@@ -89,7 +89,11 @@ def _solicited(
     trusted: Mapping[str, Collection[Asset]],
     listed_tokens: Collection[Asset],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the transfers of the tokens, and the accounts and tokens that moved in an own action."""
+    """Return the transfers of the tokens, and the accounts and tokens that moved in an own action.
+
+    An own action is a transaction in which the account paid coins, a listed token or a trusted token. For a token
+    without one, its newest transaction counts if the account sent it.
+    """
     import polars as pl
 
     transfers = account_rows.of(ACCOUNT_TRANSFERS, list(tokens), (*KEY, *TOKEN_AMOUNT)).select(

@@ -69,9 +69,10 @@ def _round_robin(numbers: Mapping[Asset, Sequence[int]]) -> Iterator[tuple[Asset
 
 
 def read(chain: Chain, pairs: Sequence[AccountCollectible], trust: Trust) -> Plan[CollectiblesResult]:
-    """Return the collectibles that are held, with collection names, and an issue for each unreadable one.
+    """Return the collectibles that are held, with collection names, and an issue for each failed read.
 
-    Reads of untrusted collections are marked as untrusted.
+    A collectible whose contract refuses the read is left out without an issue. Reads of untrusted collections are
+    marked as untrusted.
     """
     if not pairs:
         return [], []

@@ -73,7 +73,9 @@ class Replay:
     async def states(self, states: Mapping[str, AccountState], block: Block) -> dict[str, AccountState]:
         """Return the state of accounts at `block`, computed from their state at a later block.
 
-        States that are not later are returned unchanged. Issues name what the replayed states lack.
+        States that are not later are returned unchanged. A native balance that a node reports for the block replaces
+        the computed one. Positions are dropped, except those that the chain can read at past blocks. Issues name what
+        the replayed states lack.
 
         Raises:
             HistoryUnavailable: Movements since the block are not indexed.
@@ -213,9 +215,10 @@ class Replay:
     def _state(
         self, account: str, state: AccountState, flows_since: Flows, flows_before: Flows | None
     ) -> tuple[AccountState, list[Issue]]:
-        """Return the balances of an account before `flows_since`; Unknown for a balance below zero.
+        """Return the balances of an account before `flows_since`, without positions.
 
-        Issues report balances that differ from the sum of all flows in `flows_before`; None skips this check.
+        A balance below zero becomes Unknown; one that is not a number stays. Issues report balances that differ from
+        the sum of all flows in `flows_before`; None skips this check.
         """
         native, issues = self.chain.info.native.asset, list[Issue]()
         now = {each: raw for each, raw in state.balances.items() if each != native} | {native: state.native}

@@ -412,7 +412,8 @@ class Snapshotter:
     async def settle_prices(self) -> int:
         """Move stored prices of final blocks to the lake, and delete prices of blocks that left the chain.
 
-        Returns the number of moved prices. Sends one request if the index does not know the blocks.
+        Returns the number of moved prices. If the index does not know the blocks, the headers of MAX_SETTLED_BLOCKS are
+        read at most; prices of the others stay.
         """
         store = self.store
         if store is None or not await asyncio.to_thread(store.has_waiting):

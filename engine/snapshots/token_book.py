@@ -119,7 +119,7 @@ class TokenBook:
         return self._seen_contracts
 
     def stored(self, assets: Collection[Asset]) -> dict[Asset, Token]:
-        """Return tokens without asking a node: from lists, and from descriptions when they were first read.
+        """Return tokens without asking a node: as on the list, else as they were first described.
 
         Every asset has an entry; unknown tokens have no symbol and no decimals.
         """
@@ -134,10 +134,7 @@ class TokenBook:
         return tokens
 
     def _stored(self, contracts: Collection[str] | None = None) -> list[str]:
-        """Return those of some contracts that are stored; without `contracts`, the last `MAX_SEEN` of all.
-
-        None are without a lake.
-        """
+        """Return those of `contracts` that are stored, or the last MAX_SEEN stored ones; [] without a lake."""
         import polars as pl
 
         if self._lake is None or not self._lake.exists(TOKENS):

@@ -138,7 +138,7 @@ class PastPrices:
         return block.height not in node.unavailable and self.chain.is_final(block.height)
 
     def _recall(self, store: PriceStore, unknown: Mapping[Block, Sequence[Asset]]) -> dict[Block, list[Asset]]:
-        """Add stored prices to the cache, and return the assets that are still unknown."""
+        """Add stored prices of final blocks to the cache, and return the assets that it lacks, by block."""
         final = [block for block, assets in unknown.items() if assets and self.chain.is_final(block.height)]
         for height, prices in store.at_each(final).items():
             if prices:

@@ -160,9 +160,10 @@ class PriceStore:
         return {of: price for of, price in newest[1].items() if price.time_us >= since_us}
 
     def before_each(self, blocks: Sequence[Block], days: int) -> list[tuple[int, Price]]:
-        """Return the stored prices before each block, at most `days` before the first block, by height.
+        """Return stored prices below the highest of the blocks, by height.
 
-        Of each asset these are the prices that are the last ones before one of the blocks.
+        They are at most `days` older than the earliest block. From the lake, only the last price of each asset before
+        each block is returned, from the tail all prices. There is at least one block.
         """
         import polars as pl
 

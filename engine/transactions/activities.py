@@ -91,8 +91,8 @@ class Activities:
     def counterparties_of(self, account: str, listed: Collection[Asset], rules: AddressRules) -> Counterparties:
         """Return the counterparties with whom an account really interacted.
 
-        Transfers of the native coin, of `listed` tokens, and in the account's own transactions count. Any other
-        contract may log what it likes about any account.
+        Transfers of the native coin, of `listed` tokens, and in the account's own transactions count, if they moved
+        more than zero. Any other contract may log what it likes about any account.
         """
         import polars as pl
 

@@ -170,7 +170,7 @@ class Statement:
         return head.block
 
     async def _find_gap(self, subject: Subject, gaps: Spans) -> None:
-        """Store the first missing span in the way of the list: any other comes after it."""
+        """Store the first missing span, in the order of the list, that overlaps the requested time."""
         if not gaps:
             return
         spans = sorted(gaps, reverse=self.filters.newest_first)
@@ -262,7 +262,10 @@ class Statement:
     async def _records(
         self, keys: Sequence[Activity], may_match: Callable[[Activity], bool] = lambda activity: True
     ) -> list[Record]:
-        """Return the records of some keys in their order, with one round each for tokens and transactions."""
+        """Return the records of the keys that may match and mention the searched text, in their order.
+
+        Tokens and transactions take one round each per chain. Transactions that are read are stored.
+        """
         records: dict[tuple[str, str, str], Record] = {}
         for chain, history in self._histories.items():
             subject = self._subjects[chain]
@@ -291,7 +294,10 @@ class Statement:
             self.issues.append(issue)
 
     async def _priced(self, records: Sequence[Record]) -> list[TransactionDocument]:
-        """Return the documents of a page with the prices at their blocks: one read per chain."""
+        """Return the documents of a page with the prices at their blocks: one read per chain.
+
+        Issues of unread prices and the strengths of prices are added to the statement.
+        """
         assets_by_block: dict[str, dict[Block, set[Asset]]] = {}
         for chain, chain_records in _by_chain(records).items():
             blocks = await self._blocks(chain, {activity.height: activity.time_us for activity, _ in chain_records})

@@ -55,6 +55,10 @@ def flow_of(
 ) -> Decimal | None:
     """Return the external flow of one wallet's transaction, in USD at its block; negative if value left.
 
+    It is zero for spam, for claims that only bring something, and for transactions of a measured protocol that are
+    neither one-way transfers nor exchanges. It is zero also for deposits of contained assets and for exchanges of
+    measured assets.
+
     Args:
         record: The transaction as that wallet's record.
         own_wallets: All wallets that are measured together.

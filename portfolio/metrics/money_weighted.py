@@ -21,8 +21,8 @@ def money_weighted(series: Sequence[Point]) -> Decimal | None:
     """Return the rate over the whole series, 0.1 for ten per cent, to twelve places.
 
     The first value counts as paid in, the last as taken out, each flow at its own time. None if the first or the last
-    value is not known, or if there may be no rate or more than one: all payments in must come before all payments out,
-    or the sign of the running sum must change once.
+    value is not known, if the rate is not between LOWEST and HIGHEST, or if there may be more than one. So all payments
+    in must come before all payments out, or the sign of the running sum must change once.
     """
     check(series)
     if len(series) < 2 or series[0].value is None or series[-1].value is None:
