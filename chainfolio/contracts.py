@@ -106,8 +106,9 @@ class Position:
     """One position of an account inside a protocol: supplied, borrowed and claimable amounts.
 
     Its `type` is one of the service's; borrowed amounts are positive. `replaces`: tokens of the wallet that represent
-    this position. `calls`: the reads behind it. `unverified`: the reason why its amounts are only claims, so that it
-    has no value; empty otherwise. `epoch_rewards`: recent rewards, the newest epoch first.
+    this position; `debts`: those that stand for what is owed. `calls`: the reads behind it. `unverified`: the reason
+    why its amounts are only claims, so that it has no value; empty otherwise. `epoch_rewards`: recent rewards, the
+    newest epoch first.
 
     Raises:
         ValueError: a part belongs to another account.
@@ -128,10 +129,16 @@ class Position:
     calls: tuple[ReadResult, ...] = field(default=(), compare=False)
     unverified: str = ""
     epoch_rewards: tuple[EpochReward, ...] = ()
+    debts: tuple[Asset, ...] = ()
 
     def __post_init__(self) -> None:
         if any(part.account != self.account for side in (self.supplied, self.borrowed, self.rewards) for part in side):
             raise ValueError(f"a position of {self.account} in {self.protocol} has parts of another account")
+
+    @property
+    def shares(self) -> tuple[Asset, ...]:
+        """The tokens of `replaces` that stand for what is supplied."""
+        return tuple(each for each in self.replaces if each not in self.debts)
 
 
 @dataclass(frozen=True, slots=True)

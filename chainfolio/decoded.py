@@ -60,10 +60,12 @@ def _problem_of_rest(position: DecodedPosition, is_address: IsAddress) -> str:
         return f"`unlock_s` is {position.unlock_s!r}, not a time in Unix seconds"
     if position.health is not None and not (isinstance(position.health, Decimal) and position.health.is_finite()):
         return f"`health` is {position.health!r}, not a Decimal"
-    if not isinstance(position.replaces, list | tuple) or not all(
-        isinstance(each, str) and is_address(each) for each in position.replaces
-    ):
-        return "`replaces` is no tuple of addresses as the chain has them"
+    for name in ("replaces", "debts"):
+        tokens = getattr(position, name)
+        if not isinstance(tokens, list | tuple) or not all(
+            isinstance(each, str) and is_address(each) for each in tokens
+        ):
+            return f"`{name}` is no tuple of addresses as the chain has them"
     return ""
 
 

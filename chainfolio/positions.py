@@ -54,6 +54,7 @@ class OpenPosition:
     calls: tuple[ReadResult, ...] = ()
     unverified: str = ""
     epoch_rewards: tuple[EpochReward, ...] = ()
+    debts: tuple[Asset, ...] = ()
 
     @property
     def owned(self) -> set[Asset]:
@@ -100,6 +101,7 @@ class OpenPosition:
             self.calls,
             self.unverified,
             self.epoch_rewards,
+            self.debts,
         )
 
 

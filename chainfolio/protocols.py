@@ -73,11 +73,11 @@ class TokenAmount:
 class DecodedPosition:
     """One position as its decoder returns it. Zero amounts are allowed; borrowed amounts are positive.
 
-    `replaces`: tokens of the wallet that represent this position; they are no longer shown as wallet tokens. `name`:
-    its own name; if empty, the symbols of supplied tokens are used. `unknown`: the part that could not be read, if
-    the rest is worth showing. `unverified`: the reason why the contracts' claims cannot be relied on: the position is
-    shown without value and is in no sum. `is_unlisted`: it rests on a share that anybody could have deployed (see
-    `UnlistedShare`). `remark`: an additional note for the user.
+    `replaces`: tokens of the wallet that represent this position; they are no longer shown as wallet tokens. `debts`:
+    those of them that stand for what is owed. `name`: its own name; if empty, the symbols of supplied tokens are used.
+    `unknown`: the part that could not be read, if the rest is worth showing. `unverified`: the reason why the
+    contracts' claims cannot be relied on: the position is shown without value and is in no sum. `is_unlisted`: it rests
+    on a share that anybody could have deployed (see `UnlistedShare`). `remark`: an additional note for the user.
     """
 
     position_type: str
@@ -94,6 +94,7 @@ class DecodedPosition:
     unverified: str = ""
     is_unlisted: bool = False
     remark: str = ""
+    debts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

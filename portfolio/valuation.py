@@ -383,7 +383,7 @@ def _value_position(
         snapshot.block,
         position.calls,
         position.epoch_rewards,
-        tuple((each, raw) for each in position.replaces if (raw := balances.get((position.account, each), 0))),
+        tuple((each, raw) for each in position.shares if (raw := balances.get((position.account, each), 0))),
     )
 
 

@@ -161,6 +161,7 @@ class Accounts:
             frozenset(replaces or supplied),
             frozenset([asset(claimed.claim.subject)] if position.is_unlisted else []),
             unverified=position.unverified,
+            debts=tuple(map(asset, position.debts)),
         )
 
     def _amounts(self, amounts: Sequence[TokenAmount]) -> Amounts:

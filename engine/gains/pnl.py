@@ -325,7 +325,7 @@ def current_holdings(
         lambda asset: asset.partition(":")[0] in keys and asset not in left_out,
         shown_pools(portfolios, result.aliases, result.pools),
     )
-    is_trusted = cache(source.is_trusted_contract)
+    is_trusted, max_values = cache(source.is_trusted_contract), shares.without_parts(max_values, result.aliases)
     return CurrentHoldings(max_values, checked, result.first_blocks, is_trusted, shares.values())
 
 

@@ -19,10 +19,19 @@ from chainfolio.portfolio.pnl.trade_value import Side, equalise
 
 @dataclass(slots=True)
 class Container:
-    """One position of an account: its units, and the quantities that went in for them, by asset."""
+    """One position of an account: its units, and the quantities that went in for them, by asset.
+
+    `may_contain` has the assets that went in for several shares at once: which one stands for what is unknown.
+    """
 
     units: int = 0
     inside: dict[str, int] = field(default_factory=dict)
+    may_contain: set[str] = field(default_factory=set)
+
+    @property
+    def contents(self) -> frozenset[str]:
+        """The assets that went in, or may have."""
+        return frozenset(self.inside.keys() | self.may_contain)
 
     def put(self, units: int, assets: Mapping[str, int]) -> None:
         """Add units and the assets that went in for them."""
@@ -35,6 +44,8 @@ class Container:
         units = min(units, self.units)
         parts = {asset: quantity * units // self.units for asset, quantity in self.inside.items()} if units else {}
         self.units -= units
+        if not self.units:
+            self.may_contain.clear()
         for asset, quantity in parts.items():
             self.inside[asset] -= quantity
         return {asset: quantity for asset, quantity in parts.items() if quantity}
@@ -107,10 +118,12 @@ class Containers:
     def put(self, shares: Mapping[str, int], assets: Mapping[str, int]) -> None:
         """Add shares that an account received for deposited assets.
 
-        Which of several shares stands for what is unknown: their contents stay empty.
+        Which of several shares stands for what is unknown: each may stand for all of it.
         """
         for asset, units in shares.items():
-            self.by_share.setdefault(asset, Container()).put(units, assets if len(shares) == 1 else {})
+            container = self.by_share.setdefault(asset, Container())
+            container.put(units, assets if len(shares) == 1 else {})
+            container.may_contain |= assets.keys() if len(shares) > 1 else set()
 
     def stake(self, contract: str, asset: str, quantity: int) -> None:
         """Add a deposit in a contract that gives no shares."""

@@ -136,9 +136,9 @@ class RecordRows:
         All else comes from others: anybody can send it, such as a share of a vault or a pool. What others can invent,
         such as a transfer of nothing, did not leave.
         """
-        if self.sender in self.own_wallets or self.record.recipient in (*self.own_wallets, *self.treatment.gas_holders):
+        if not {self.sender, self.record.sender, self.record.recipient}.isdisjoint(self.own_wallets):
             return True
-        return any(self.quantity(row) and not self.is_doubtful(row) for row in self.external("out"))
+        return any(row.raw and not self.is_doubtful(row) for row in self.external("out"))
 
     def is_gift(self, row: MovedAsset) -> bool:
         """Return True if others sent an asset without a price: one unit of it must not make a sum unknown.

@@ -89,7 +89,7 @@ def entries_of(
             result.issues.append(IssueDocument("pnl", record.hash, UNREAD_CHANGES))
             result.entries[first:] = [with_unread_changes(each) for each in result.entries[first:]]
     result.shares.update(containers.by_share)
-    result.contents.update((key, frozenset(each.inside)) for key, each in containers.by_share.items() if each.units)
+    result.contents.update((key, each.contents) for key, each in containers.by_share.items() if each.units)
     result.pools.extend(containers.pools())
     for (asset, _), (wallet, raw) in containers.rents.items():
         result.rents[asset, wallet] = result.rents.get((asset, wallet), 0) + raw

@@ -18,7 +18,7 @@ from msgspec import UNSET
 from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN, AssetDocument, Portfolio, PositionDocument
 from chainfolio.portfolio.pnl.containers import divided
-from chainfolio.portfolio.pnl.entries import money, share
+from chainfolio.portfolio.pnl.entries import decimal, money, share
 from chainfolio.portfolio.pnl.gains import RemainingLots
 from chainfolio.portfolio.transactions import raw_balance
 
@@ -52,6 +52,15 @@ class ShareLots:
         for asset, key, raw in self.assets.values():
             if (value_usd := value_of_part(asset, raw)) is not None:
                 yield key[0], value_usd
+
+    def without_parts(self, max_values: Mapping[str, Decimal], aliases: Mapping[str, str]) -> dict[str, Decimal]:
+        """Return what markets could pay for assets at most, by key, without what they pay for parts of shares."""
+        result = dict(max_values)
+        for asset, _, raw in self.assets.values():
+            key = aliases.get(asset.chain_contract, asset.chain_contract)
+            if key in result and (value_usd := value_of_part(asset, raw)) is not None:
+                result[key] = max(amounts.EXACT.subtract(result[key], value_usd), amounts.ZERO)
+        return result
 
     def lots_of(self, asset: AssetDocument) -> RemainingLots:
         """Return the lots that have a part of an asset."""
@@ -87,8 +96,13 @@ def value_of_part(asset: AssetDocument, raw: int) -> Decimal | None:
     """Return the value of a part of an asset in USD; None for spam, or without a price."""
     if UNKNOWN in (asset.value, asset.price, asset.decimal) or asset.spam is not UNSET:
         return None
-    value_usd = amounts.value_of(amounts.amount(raw, int(asset.decimal)), Decimal(asset.price))
-    return min(value_usd, Decimal(asset.value))
+    decimals, price, value_usd = int(asset.decimal), Decimal(asset.price), Decimal(asset.value)
+    whole = raw_balance(asset)
+    if raw >= whole:
+        return value_usd
+    if amounts.value_of(amounts.amount(whole, decimals), price) <= value_usd:
+        return amounts.value_of(amounts.amount(raw, decimals), price)
+    return decimal(share(money(value_usd), raw, whole))  # its market limits the value of the whole
 
 
 def share_lots(
@@ -130,7 +144,7 @@ def share_lots(
         wallet = address if per_wallet else ""
         for part in position.supply_assets:
             asset_key = aliases.get(part.chain_contract, part.chain_contract)
-            candidates = _shares_of(position, asset_key, contents)
+            candidates = _shares_of(position, asset_key, contents, aliases)
             is_certain = len(candidates) == 1 or given.issuperset((each, wallet) for each in candidates)
             key = candidates[0] if candidates and is_certain else "", wallet
             if key in fractions:
@@ -151,11 +165,16 @@ def _shares(position: PositionDocument) -> Mapping[str, str]:
     return {} if position.shares is UNSET else position.shares
 
 
-def _shares_of(position: PositionDocument, asset: str, contents: Mapping[str, Collection[str]]) -> list[str]:
+def _shares_of(
+    position: PositionDocument, asset: str, contents: Mapping[str, Collection[str]], aliases: Mapping[str, str]
+) -> list[str]:
     """Return the shares that may stand for an asset of a position.
 
-    These are the only share, those for which the asset was deposited, else all without a deposit.
+    These are the only share, those for which the asset was deposited, else all for which nothing was deposited that the
+    position holds. So a share whose deposit was exchanged on the way may stand for any other asset.
     """
     shares = list(_shares(position))
     deposited = [each for each in shares if asset in contents.get(each, ())]
-    return shares if len(shares) == 1 else deposited or [each for each in shares if each not in contents]
+    shown = {aliases.get(each.chain_contract, each.chain_contract) for each in position.supply_assets}
+    others = [each for each in shares if shown.isdisjoint(contents.get(each, ()))]
+    return shares if len(shares) == 1 else deposited or others

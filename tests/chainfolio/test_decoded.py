@@ -46,6 +46,7 @@ def test_a_position_some_positions_and_none_are_results() -> None:
         ({"health": Decimal("NaN")}, "`health` is Decimal('NaN'), not a Decimal"),
         ({"replaces": "0xa"}, "`replaces` is no tuple of addresses as the chain has them"),
         ({"replaces": ("0xa", "usd")}, "`replaces` is no tuple of addresses as the chain has them"),
+        ({"debts": ("0xa", "usd")}, "`debts` is no tuple of addresses as the chain has them"),
     ],
 )
 def test_a_field_that_no_position_can_have_is_named(change: dict[str, Any], fault: str) -> None:

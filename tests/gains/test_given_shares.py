@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
@@ -19,6 +20,7 @@ from tests.gains.test_yearn_v2 import FILE
 pytestmark = pytest.mark.node
 USDC = 10**6
 TRANSFER = "transfer(address,uint256)"
+BORROW = "borrow(address,uint256,uint256,uint16,address)"
 SUPPLY = "supply(address,uint256,address,uint16)"
 
 
@@ -48,44 +50,57 @@ def assert_known(world: World, me: Wallet) -> None:
 
 
 @pytest.fixture
-def demo(world: World) -> World:
+def lenders(world: World) -> Iterator[World]:
     """The chain with the files of its protocols."""
     world.files.update(protocols(world.deployment))
-    return world
+    yield world
+    world.files.clear()
 
 
 @pytest.mark.parametrize("has_deposit", [False, True], ids=["no deposit", "deposit"])
-def test_dust_of_a_share_leaves_all_gains_known(demo: World, has_deposit: bool) -> None:
-    giver, me = (demo.wallet(WETH=5 * WAD, USDC=50_000 * USDC) for _ in range(2))
-    liquidity = Liquidity(demo, giver)
-    next(change_liquidity(demo, liquidity))
-    giver.do(*supply(demo, giver.address, 10_000 * USDC, giver.address))
-    own = Liquidity(demo, me)
+def test_dust_of_a_share_leaves_all_gains_known(lenders: World, has_deposit: bool) -> None:
+    giver, me = (lenders.wallet(WETH=5 * WAD, USDC=50_000 * USDC) for _ in range(2))
+    liquidity = Liquidity(lenders, giver)
+    next(change_liquidity(lenders, liquidity))
+    giver.do(*supply(lenders, giver.address, 10_000 * USDC, giver.address))
+    own = Liquidity(lenders, me)
     if has_deposit:
-        next(change_liquidity(demo, own))
-        me.do(*supply(demo, me.address, 8_000 * USDC, me.address))
+        next(change_liquidity(lenders, own))
+        me.do(*supply(lenders, me.address, 8_000 * USDC, me.address))
     for share, raw in (("UniswapV2Pair WETH/USDC", 1), ("UniswapV2Pair WETH/USDC", 10**11), ("aUSDC", 7 * USDC)):
-        give(demo, giver, me, demo.contract(share), raw)
-    demo.node.settle(supply(demo, giver.address, 5 * USDC, me.address))
-    assert_known(demo, me)
-    demo.files.clear()
+        give(lenders, giver, me, lenders.contract(share), raw)
+    lenders.node.settle(supply(lenders, giver.address, 5 * USDC, me.address))
+    assert_known(lenders, me)
 
 
-def test_redeemed_dust_is_sold_apart_from_the_deposit(demo: World) -> None:
-    giver, me = (demo.wallet(USDC=50_000 * USDC) for _ in range(2))
-    giver.do(*supply(demo, giver.address, 10_000 * USDC, giver.address))
-    me.do(*supply(demo, me.address, 8_000 * USDC, me.address))
-    give(demo, giver, me, demo.contract("aUSDC"), 7 * USDC)
-    pool, usdc = demo.contract("Pool"), demo.contract("USDC")
+def test_dust_of_what_a_wallet_owes_leaves_its_gains_known(lenders: World) -> None:
+    giver, me = (lenders.wallet(WETH=5 * WAD, USDC=50_000 * USDC) for _ in range(2))
+    pool, weth = lenders.contract("Pool"), lenders.contract("WETH")
+    approval = tx(giver.address, weth, "approve(address,uint256)", pool, MAX)
+    giver.do(approval, tx(giver.address, pool, SUPPLY, weth, 2 * WAD, giver.address, 0, gas=2_000_000))
+    me.do(*supply(lenders, me.address, 8_000 * USDC, me.address))
+    me.do(tx(me.address, pool, BORROW, weth, WAD // 2, 2, 0, me.address, gas=2_000_000))
+    give(lenders, giver, me, lenders.contract("aWETH"), 1000)
+    report, _ = lenders.read(me)
+    assert report.unknown == {UNASKED: 1}
+    assert report.unexplained == ()
+    assert abs(Decimal(report.open_pnl)) < Decimal("0.01"), "no price has changed"
+
+
+def test_redeemed_dust_is_sold_apart_from_the_deposit(lenders: World) -> None:
+    giver, me = (lenders.wallet(USDC=50_000 * USDC) for _ in range(2))
+    giver.do(*supply(lenders, giver.address, 10_000 * USDC, giver.address))
+    me.do(*supply(lenders, me.address, 8_000 * USDC, me.address))
+    give(lenders, giver, me, lenders.contract("aUSDC"), 7 * USDC)
+    pool, usdc = lenders.contract("Pool"), lenders.contract("USDC")
     me.do(tx(me.address, pool, "withdraw(address,uint256,address)", usdc, MAX, me.address, gas=2_000_000))
-    report, _ = demo.read(me)
+    report, _ = lenders.read(me)
     sold = {(each.symbol, each.amount, each.proceeds, each.gain) for each in report.gains if each.kind == "sell"}
     assert sold == {("ausdc", "7", "7", "N/A")}
     assert (report.closed_pnl, report.income, report.unexplained) == ("0", "0", ())
     (held,) = [each for each in report.holdings if each.symbol == "usdc"]
     assert Decimal(held.amount) == 50_007
     assert abs(Decimal(held.total_cost_basis) - 50_007 - Decimal(float(me.fee))) < Decimal("0.01")
-    demo.files.clear()
 
 
 @pytest.mark.parametrize("has_deposit", [False, True], ids=["no deposit", "deposit"])

@@ -8,15 +8,17 @@ from decimal import Decimal
 
 import msgspec
 
+from chainfolio.contracts import Holding, Position
 from chainfolio.portfolio.compose import portfolio
 from chainfolio.portfolio.document import Portfolio
 from chainfolio.portfolio.metrics.changes import day_holdings
-from chainfolio.portfolio.pnl.closing import NO_LOTS, UNSEEN, account_closings
-from chainfolio.portfolio.pnl.entries import UNASKED
-from chainfolio.portfolio.pnl.gains import RemainingLots
+from chainfolio.portfolio.pnl.closing import NO_LOTS, UNSEEN, CurrentHoldings, account_closings
+from chainfolio.portfolio.pnl.entries import UNASKED, AssetFacts
+from chainfolio.portfolio.pnl.gains import Gains, RemainingLots
 from chainfolio.portfolio.pnl.in_portfolio import AccountGains, with_gains
 from chainfolio.portfolio.pnl.record_rows import RecordEntries, Treatment
 from chainfolio.portfolio.pnl.records import entries_of
+from chainfolio.portfolio.pnl.report import document as report_of
 from chainfolio.portfolio.pnl.share_lots import share_lots
 from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
 from chainfolio.portfolio.valuation import valuate
@@ -29,10 +31,12 @@ SHARE_KEY, SECOND_KEY = (f"ethereum:{each.asset.shown_contract}" for each in (SH
 DEPOSITED = {SHARE_KEY: frozenset({KEYS["USDC"]})}
 
 
-def document(supplied: Mapping[str, int], balances: tuple[int, ...] = (100,)) -> Portfolio:
-    """A portfolio with one position, which replaces one or two shares."""
+def document(supplied: Mapping[str, int], balances: tuple[int, ...] = (100,), max_usd: str = "") -> Portfolio:
+    """A portfolio with one position, which replaces one or two shares. A market may limit the value of its assets."""
     shares = tuple(zip((SHARE.asset, SECOND.asset), balances, strict=False))
     replacing = replace(position(dict(supplied)), shares=shares)
+    limited = tuple(replace(each, value_usd=Decimal(max_usd)) for each in replacing.supplied if max_usd)
+    replacing = replace(replacing, supplied=limited or replacing.supplied)
     return portfolio(ALICE, replace(valuate([snapshot()]), positions=(replacing,)), CHAINS, updated_ms=1)
 
 
@@ -57,7 +61,9 @@ def parts(shown: Portfolio, *remaining: RemainingLots, contents: Mapping[str, fr
 
 def read(*records: TransactionRecord) -> RecordEntries:
     """Return the entries of transactions, where only one token has a price by the settings."""
-    treatment = Treatment(burn_addresses={NOBODY}, is_priced=lambda contract: contract == "chain:usd")
+    treatment = Treatment(
+        burn_addresses={NOBODY}, gas_holders={"entry"}, is_priced=lambda contract: contract == "chain:usd"
+    )
     return entries_of(records, [ME], treatment)
 
 
@@ -84,6 +90,51 @@ def test_of_several_shares_the_one_without_a_deposit_stands_for_the_other_asset(
     assert parts(shown, *given, contents={}) == {}, "the first one has grown too much"
     assert parts(shown, lots(unasked=100), given[1], contents={}) == {"usdc": 1_000_000, "dai": 500}
     assert parts(shown, lots(100), given[1], contents={}) == {}, "which of them was bought?"
+
+
+def test_what_a_share_was_exchanged_for_may_be_any_asset_without_a_deposit() -> None:
+    zapped, dust = {SHARE_KEY: frozenset({KEYS["ETH"]})}, lots(unasked=1, key=SECOND_KEY)
+    assert parts(document({"USDC": 1_000_000}, (100, 1)), dust, contents=zapped) == {}
+    assert parts(document({"USDC": 1_000_000}, (100, 1)), dust, contents={SHARE_KEY: frozenset()}) == {}
+    assert parts(document({"USDC": 1_000_000, "DAI": 1}, (100, 1)), dust, contents=DEPOSITED) == {"dai": 1}
+
+
+def test_a_deposit_that_brought_several_shares_stays_one_beside_dust_of_another() -> None:
+    came = [asset("first", "9", other=NOBODY), asset("second", "9", other=NOBODY)]
+    paid = [asset("usd", "9", "9", POOL), asset("eth", "1", "9", POOL)]
+    both = frozenset({"chain:usd", "chain:eth"})
+    assert read(record("DEPOSIT", came, paid)).contents == {"chain:first": both, "chain:second": both}
+    shown, dust = document({"USDC": 100 * 10**6}, (100, 1)), lots(unasked=1, key=SECOND_KEY)
+    contents = {SHARE_KEY: frozenset({KEYS["USDC"], KEYS["DAI"]})}
+    remaining = {each.asset: each for each in (deposit(90 * 10**6, "90"), dust)}
+    filled = with_gains(shown, AccountGains(remaining, contents=contents))
+    assert (filled.total_cost_basis, filled.open_pnl) == ("90", "10")
+
+
+def test_tokens_of_debts_are_no_shares_of_what_was_supplied() -> None:
+    owed = erc20("0x" + "de" * 20, 18, "DEBT")
+    held = [Holding(ALICE, each, raw) for each, raw in ((SHARE, 100), (owed, 7), (SECOND, 1))]
+    replaces = tuple(each.token.asset for each in held)
+    market = Position(ALICE, "aave3", "LENDING", "Main", replaces=replaces, debts=(owed.asset,))
+    (valued,) = valuate([replace(snapshot(*held), positions=(market,))]).positions
+    assert valued.shares == ((SHARE.asset, 100), (SECOND.asset, 1))
+
+
+def test_a_market_that_limits_a_value_pays_it_once_for_a_deposit_and_a_bought_share() -> None:
+    shown = document({"USDC": 100 * 10**6}, max_usd="50")
+    remaining = [deposit(50 * 10**6, "10"), lots(50, "10")]
+    filled = with_gains(shown, AccountGains({each.asset: each for each in remaining}, contents=DEPOSITED))
+    assert (filled.total_cost_basis, filled.open_pnl) == ("20", "30")
+    shares = share_lots([shown], remaining, DEPOSITED, {})
+    limits = shares.without_parts({KEYS["USDC"]: Decimal(50), KEYS["DAI"]: Decimal(9)}, {})
+    assert limits == {KEYS["USDC"]: Decimal(25), KEYS["DAI"]: Decimal(9)}
+    facts = {SHARE_KEY: AssetFacts("SHARE", 18), KEYS["USDC"]: AssetFacts("USDC", 6)}
+    current = CurrentHoldings(
+        limits, account_closings(shown, remaining, {}, contents=DEPOSITED), share_values=shares.values()
+    )
+    prices = {KEYS["USDC"]: Decimal(1)}
+    report = report_of(Gains([], remaining), facts, prices, method="fifo", addresses=[ALICE], current=current)
+    assert (report.total_cost_basis, report.value, report.open_pnl) == ("20", "50", "30")
 
 
 def test_bought_shares_have_their_own_cost_and_gain_in_a_portfolio() -> None:
@@ -125,6 +176,9 @@ def test_shares_without_a_price_that_others_send_or_mint_are_no_deposit_of_the_o
         result = read(own, dust)
         assert brief(result.entries) == {("deposit", "usd", 9, 9), ("unasked", "share", 4, None)}
         assert result.contents == {"chain:share": frozenset({"chain:usd"})}
+    for type_, giver in (("TRANSFERIN", OTHER), ("DEPOSIT", NOBODY)):
+        operation = record(type_, [asset("share", "4", other=giver)], [], sender=OTHER, recipient="entry", hash="0x2")
+        assert brief(read(own, operation).entries) == {("deposit", "usd", 9, 9), ("unasked", "share", 4, None)}, type_
     forged = record("SWAP", [asset("share", "4")], [asset("usd", "0", "0")], sender=OTHER, recipient=OTHER, hash="0x3")
     assert ("unasked", "share", 4, None) in brief(read(own, forged).entries)
     missing = record("TRANSFERIN", [asset("usd", "4")], [], sender=OTHER, hash="0x4")

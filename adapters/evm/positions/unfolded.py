@@ -83,6 +83,7 @@ class UnfoldedPosition:
             self.curates_tokens,
             tuple(dict.fromkeys(underlying.calls)),
             decoded.unverified,
+            debts=tuple(asset_of(token, names) for token in decoded.debts),
         )
 
 

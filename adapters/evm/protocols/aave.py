@@ -82,6 +82,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         health=health,
         pool=pool,
         replaces=tuple(sides.incentives),
+        debts=tuple(sides.borrowed),
         unverified=_fork_problem(match, sides.supplied, cash) if match.is_fork else "",
     )
     if not match.is_fork or not rewards:
