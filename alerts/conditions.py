@@ -90,7 +90,7 @@ async def _price(engine: Engine, state: State, rule: Rule) -> Facts:
 async def _validator(engine: Engine, state: State, rule: Rule) -> Facts:
     """Return `slashed` or `offline` with facts if the validator is so, else nothing.
 
-    It is offline if it is active, and none of its last attestations was included.
+    It is offline if it is active, and no attestation of its last OFFLINE_EPOCHS epochs was included.
     """
     source = records(engine.system)
     validator = int(rule.subject) if rule.subject.isdigit() else rule.subject

@@ -81,7 +81,10 @@ class Deliverer:
         return await self.state.write(lambda tx: deliveries.claim(tx, now_us, until_us, max_targets, MAX_EVENTS))
 
     async def _deliver(self, target: Target, events: Sequence[Delivery]) -> int:
-        """Send events of a target in order until one fails, and store the results."""
+        """Send events of a target in order, store the results, and return the number of attempts.
+
+        It stops after an event that is to be sent again later, and after BATCH_S.
+        """
         clock, failures, delay_s = self.state.clock, target.failures, 0.0
         key, last_s = self.state.secret(PURPOSE), clock.monotonic_s() + BATCH_S
         attempts: list[Attempt] = []

@@ -72,6 +72,7 @@ class Sender:
         await self._sessions.close()
 
     async def _post(self, url: str, event: Delivery, secrets: Sequence[bytes]) -> Outcome:
+        """Post an event; the outcome has an error for a failed connection and any status but 2xx."""
         at_s = self.clock.now_us() // 1_000_000
         request_headers = {
             "Content-Type": "application/json",

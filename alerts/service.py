@@ -119,7 +119,10 @@ class AlertService:
         return sum([await self._check(state, each) for each in (due if all_rules else due[:MAX_CHECKS])])
 
     async def _check(self, state: State, rule: Rule) -> int:
-        """Check a condition; store it, with an event for each thing that it did not hold for before."""
+        """Check a condition; store it, with an event for each thing that it did not hold for before.
+
+        Returns the number of events. If the check fails or is incomplete, what it held for before is kept.
+        """
         now, problem = Holding({}, is_complete=False), ""
         try:
             async with asyncio.timeout(CHECK_LIMIT_S):

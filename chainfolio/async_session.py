@@ -144,7 +144,10 @@ class AsyncSession:
         include_spam: bool = False,
         sources: bool = False,
     ) -> list[Portfolio]:
-        """Return the portfolios of several addresses, in their order, each address once."""
+        """Return the portfolios of several addresses, in their order, each address once.
+
+        They are over every chain now, or of one `chain` at a `block` (default: its newest).
+        """
         from chainfolio.engine.requests.portfolios import portfolios
         from chainfolio.portfolio.facts import Options
 

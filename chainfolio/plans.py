@@ -263,7 +263,10 @@ def _step(
     max_rounds: int,
     max_reads: int,
 ) -> None:
-    """Send one round's results to one plan and note what it reads next, returns or dies of."""
+    """Advance one plan by a round: add its next reads to `waiting`, or its result or error to its report.
+
+    A plan with more than `max_rounds` rounds or `max_reads` reads fails.
+    """
     try:
         yielded = next(plan) if results is None else plan.send(results)
     except StopIteration as stop:

@@ -142,7 +142,10 @@ class Session:
         include_spam: bool = False,
         sources: bool = False,
     ) -> list[Portfolio]:
-        """Return the portfolios of several addresses, in their order, each address once."""
+        """Return the portfolios of several addresses, in their order, each address once.
+
+        They are over every chain now, or of one `chain` at a `block` (default: its newest).
+        """
         return self._answer(
             self._inner.portfolios(addresses, chain=chain, block=block, include_spam=include_spam, sources=sources)
         )

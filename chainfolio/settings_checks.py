@@ -63,7 +63,7 @@ def check(settings: Settings) -> None:
 
 
 def _check_server(server: Server) -> None:
-    """Raise BadSettings for an invalid port, origin or limit of the server."""
+    """Raise BadSettings for an invalid port, `unpriced`, origin or limit of the server."""
     if not 0 <= server.port <= 65535:
         raise BadSettings("server.port", f"{server.port} is not a port")
     if server.unpriced not in UNPRICED:

@@ -197,7 +197,10 @@ def _deliveries(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    """Make events pending again; a server, or `alert run`, delivers them. Prints their number."""
+    """Make the named events, or with --dead the oldest MAX_LISTED, pending again; print their number.
+
+    A server, or `alert run`, delivers them. Raises BadRequest for neither or both.
+    """
     if bool(options.deliveries) == options.dead:
         raise BadRequest("deliveries", "name them, or give --dead")
     with opened_state(options) as state:
@@ -234,6 +237,11 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _with_service(options: argparse.Namespace, state: State, work: Callable[[AlertService], Awaitable[Any]]) -> Any:
+    """Return the result of `work` on an alert service with the system of the settings.
+
+    The service is closed afterwards.
+    """
+
     async def main(system: System) -> Any:
         service = AlertService(Engine(system), lambda: state)
         try:

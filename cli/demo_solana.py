@@ -66,7 +66,7 @@ class SolanaDemo:
     dollar: str
 
     def prepare(self, folder: Path) -> None:
-        """Add the chain to the settings of the demo."""
+        """Write the file of the chain's facts, and append the chain to the demo's prices and settings."""
         (folder / "solana.toml").write_text(FACTS.format(genesis=self.genesis))
         caip2 = f"solana:{self.genesis[:32]}"
         with (folder / "prices.toml").open(

@@ -123,7 +123,10 @@ class FirstRun:
         return added_chain.preview(self.path, key, kind, endpoint.rpc)
 
     async def keep(self, change: Change) -> Preview:
-        """Add the endpoint's chain to the file that the user has seen, and have the server start again."""
+        """Add the endpoint's chain to the file that the user has seen, and have the server start again.
+
+        Raises a 409 Problem if the file has changed since then, and a ChainfolioError if the endpoint cannot be used.
+        """
         async with self._writing:
             if self.restart.is_set():  # another tab was faster
                 raise Problem(409, added_chain.CHANGED)
@@ -209,10 +212,10 @@ def _display(rpc: str) -> str:
 async def _is_here(host: str) -> bool:
     """Return True if a host name stands for this machine's loopback. Unknown hosts do not."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None)
+        infos = await asyncio.get_running_loop().getaddrinfo(host, None)
     except (OSError, UnicodeError):
         return False
-    addresses = [ip_address(str(each[4][0]).partition("%")[0]) for each in found]
+    addresses = [ip_address(str(each[4][0]).partition("%")[0]) for each in infos]
     plain = [getattr(each, "ipv4_mapped", None) or each for each in addresses]
     return any(each.is_loopback or each.is_unspecified for each in plain)
 

@@ -187,7 +187,7 @@ def _document(values: Sequence[DayValue]) -> list[dict[str, Any]]:
 
 
 def _show(values: Sequence[DayValue], days: Sequence[date], options: argparse.Namespace) -> None:
-    """Print a plot or a table of values, unless --output is given; then written files and remarks."""
+    """Print a chart with --plot, else a table unless --output is given; then written files and remarks."""
     if options.plot:
         _plot(values)
     elif not options.output:

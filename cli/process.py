@@ -34,10 +34,12 @@ def rare_garbage_collection() -> Iterator[None]:
 
 
 def raise_file_limit() -> None:
-    """Raise the limit of open files as far as the system allows.
+    """Raise the limit of open files as far as the system allows, to MOST_FILES at most.
 
-    Shells start with few (256 on macOS), and each client of the server and each file of the lake takes one. Raises
-    TooManyFiles if not even the libraries could be loaded.
+    Shells start with few (256 on macOS), and each client of the server and each file of the lake takes one.
+
+    Raises:
+        TooManyFiles: Less than LEAST_FILES may be open, so that not even the libraries could be loaded.
     """
     if sys.platform == "win32":
         return

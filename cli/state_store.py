@@ -70,6 +70,7 @@ def opened_states(config: Settings) -> Callable[[], State | None]:
 
 
 def _has_accounts(config: Settings) -> bool:
+    """Return True if the state store has an account; a missing SQLite file is not created."""
     url = config.state_url
     if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
         return False

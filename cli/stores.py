@@ -38,12 +38,12 @@ def files(system: System) -> list[dict[str, Any]]:
     ]
 
 
-def _row(name: str, address: str, look: Callable[[], object]) -> dict[str, Any]:
-    """Return the report row of a store; its problem if `look` raises a typed error or an OSError."""
+def _row(name: str, address: str, check: Callable[[], object]) -> dict[str, Any]:
+    """Return the report row of a store; its problem if `check` raises a typed error or an OSError."""
     masked_address = address if "://" not in address or address.startswith(SQLITE) else masked(address)
     row = {"store": name, "place": masked_address.removeprefix(SQLITE), "ok": True, "problem": "", "remedy": ""}
     try:
-        look()
+        check()
     except ChainfolioError as error:
         return row | {"ok": False, "problem": error.message, "remedy": error.remedy}
     except OSError as error:

@@ -41,7 +41,10 @@ def run(options: argparse.Namespace, treatment: PnlRequest) -> int:
 
 
 def _write_incomes(options: argparse.Namespace, report: TaxYearDocument) -> None:
-    """Write the income of a year to a Parquet file, and print it; --json has the whole report."""
+    """Print the income of a year as a table or --csv, or the whole report with --json.
+
+    --parquet also writes the income to a file.
+    """
     if options.parquet:
         income_frame(report.incomes).write_parquet(options.parquet)
     if options.json:

@@ -263,7 +263,10 @@ class _Ledger:
 
 
 def _held(portfolios: Sequence[Portfolio], books: _Books) -> dict[tuple[str, AssetKey], Decimal]:
-    """Return what wallets hold by account and asset, without assets whose decimals are unknown."""
+    """Return the wallets' balances by account and asset, without assets whose decimals are unknown.
+
+    Collectibles are included, positions in protocols are not. Symbols new to `books` are added there.
+    """
     held: defaultdict[tuple[str, AssetKey], Decimal] = defaultdict(Decimal)
     for portfolio in portfolios:
         for chain in portfolio.asset_by_protocols[WALLET].chains.values():

@@ -370,7 +370,7 @@ class Follower:
     # --- final blocks ------------------------------------------------------------------------------------------------
 
     async def _finalise(self, finalized: int) -> None:
-        """Move final blocks if there are many, or if one has waited for long."""
+        """Move all final blocks to the lake if they are FINALISE_BLOCKS, or have waited for FINALISE_S."""
         now_s = self.environment.clock.monotonic_s()
         final = self._final(finalized)
         if not final:

@@ -40,7 +40,13 @@ class AddressLabels:
 
     @cached_property
     def _lines(self) -> dict[tuple[str, str], str]:
-        """The rest of each line by chain and address; a line is split when its address is requested."""
+        """The rest of each line by chain and address; a line is split when its address is requested.
+
+        Empty without the file.
+
+        Raises:
+            BadSettings: The first line is not HEADER.
+        """
         if not self._path.exists():
             return {}
         header, *lines = self._path.read_text(encoding="utf-8").removesuffix("\n").split("\n")

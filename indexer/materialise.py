@@ -106,7 +106,7 @@ def pending(tail: Tail, chain: str, source: str, filter_: str) -> Spans:
 
 
 def _pending(tail: Tail, chain: str, source: str) -> dict[str, Spans]:
-    """Return the heights of `pending` for each filter that has some."""
+    """Return the heights that are in the lake and not in the history, by filter; others are absent."""
     name = next(f"{name}/{source}" for name, history in HISTORIES.items() if source in history.datasets)
     derived = tail.ranges_by_filter(chain, name)
     unfiltered = derived.get("", Spans())
@@ -224,7 +224,10 @@ def _source_rows(lake: Lake, batch: Batch, condition: pl.Expr) -> pl.LazyFrame:
 
 
 def of_filters(history: History, filters: Collection[str]) -> pl.Expr:
-    """Return the condition for rows of the source that belong to some filters: all or none of accounts."""
+    """Return the condition for rows of the source that belong to some filters.
+
+    Either all filters are of accounts, or none is.
+    """
     import polars as pl
 
     from chainfolio.portfolio.ledger import rows_of_accounts

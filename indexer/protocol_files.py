@@ -53,7 +53,10 @@ def load(folders: Sequence[Path], chains: Mapping[str, str]) -> Registry:
 def _load(
     files: Sequence[FileVersion], fork_lists: Sequence[FileVersion], chain_kinds: Sequence[tuple[str, str]]
 ) -> Registry:
-    """Load protocols and lists of forks; a fork whose key or contracts are taken is left out.
+    """Load protocols and lists of forks.
+
+    A fork is left out if a protocol has its key. It loses the contracts that a protocol of `files` has, and is left out
+    if it has no others.
 
     Raises:
         BadSettings: A file is invalid, or a contract belongs to two protocols.

@@ -113,7 +113,11 @@ class SharedChain:
             yield
 
     def _take(self, stack: ExitStack) -> None:
-        """Take the chain's lock, released with `stack`; wait for it in this thread, Locked after WAIT_S."""
+        """Take the chain's lock, released with `stack`; wait for it in this thread.
+
+        Raises:
+            Locked: It was not free for WAIT_S, or `is_stopped` returned True.
+        """
         end_s = self.clock.monotonic_s() + WAIT_S
         while not self.turn.acquire(timeout=PAUSE_S):
             if self.clock.monotonic_s() >= end_s or self.is_stopped():

@@ -85,7 +85,8 @@ def _unindexed(system: IndexedChains, chain: Chain, accounts: Sequence[Account])
 def indexed_until_us(system: IndexedChains, account: Account) -> int | None:
     """Return the time (microseconds) up to which an account is indexed on all chains of its kind.
 
-    None if it is not indexed on one of them, or if none of them has an indexed block.
+    Chains without an indexed block do not count. None if the account is not indexed on one of the others, or if there
+    are none.
     """
     times = []
     for chain in system.chains:

@@ -206,7 +206,10 @@ class System:
         return tuple(address for roles in contracts for address in roles.get("permit2", ()))
 
     def labels(self, chain: str, spenders: Iterable[str]) -> dict[str, str]:
-        """Return the names of spenders on a chain, of our files first. Unknown spenders are left out."""
+        """Return the names of spenders on a chain: of spender files, else of protocols, else of label lists.
+
+        Unknown spenders are left out.
+        """
         kind = self.chain_kinds.get(chain, "")
         names = {}
         for each in spenders:
@@ -247,7 +250,11 @@ class System:
         return tuple(name for name in (BLOCKS.name,) if name in chain.datasets)
 
     def scope(self, chain: Chain) -> Scope:
-        """Return the accounts to index: those that are watched, and those of the settings."""
+        """Return the accounts to index, by address: those of the settings, and those that are watched.
+
+        Accounts of the settings are indexed from the chain's start block. Empty if the chain cannot read single
+        accounts.
+        """
         if not can_be_read(chain):
             return Scope()
         configured = {account(each) for each in self.settings.accounts.watch}

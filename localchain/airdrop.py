@@ -46,6 +46,7 @@ def airdrop(node: LocalNode, deployment: Deployment) -> dict[str, str]:
 
 
 def _creation(sender: str, token: PhishingToken) -> Tx:
+    """Return the transaction that deploys a hostile contract with the answers of a token."""
     answers = {
         **GOOD,
         "name()": gives("string", token.name),

@@ -44,7 +44,10 @@ class Newcomer:
 
 
 def newcomer(node: LocalNode, *, transactions: int = TRANSACTIONS, blocks: int = BLOCKS, seed: int = 11) -> Newcomer:
-    """Deploy everything on an empty node, then make `blocks` blocks with `transactions` of one wallet."""
+    """Deploy everything on an empty node, then make `blocks` blocks with `transactions` of one wallet.
+
+    Returns the node with the deployment, the wallet and every log.
+    """
     deployment = deploy(node)
     random, wallet = Random(seed), deployment.accounts["alice"]
     oracles = {symbol: Oracle.of(node, deployment, symbol) for symbol in MOODS}

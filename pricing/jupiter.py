@@ -55,7 +55,7 @@ class MintBatch:
     min_liquidity_usd: int = MIN_LIQUIDITY
 
     def requests(self, keys: Sequence[Key], now_s: int) -> Iterable[tuple[HttpGet | Unknown, Sequence[Key]]]:
-        """Return one request per fifty tokens of a time; `Unknown` for times that are past."""
+        """Return one request per fifty tokens of a time; `Unknown` for times older than CURRENT_S."""
         by_time: dict[int, list[Key]] = {}
         past = []
         for key in keys:

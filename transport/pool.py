@@ -145,7 +145,10 @@ class Pool(Generic[E]):
         raise last_error
 
     async def _hedged(self, read: Read[E, T], endpoint: E, candidates: list[E], *, kind: str) -> T:
-        """Read from an endpoint; if it is unusually slow, also from the next candidate, which is removed."""
+        """Read from an endpoint; if it is unusually slow, also from the next candidate, which is removed.
+
+        The result that arrives first is returned. If the first read to end has failed, the other decides.
+        """
         patience_s = endpoint.health.patience_s(kind) if self.hedge and candidates else None
         if patience_s is None:
             return await self._read(read, endpoint, kind=kind)

@@ -114,6 +114,7 @@ def _account(view: View, body: Json) -> Json:
 
 
 def _used(view: View, account: Account) -> Json:
+    """Return the bandwidth that an account has used, and its limits."""
     slot = view.node.slot(view.now_ms)
     return nonempty(
         freeNetUsed=account.free_net.at(slot),
@@ -131,6 +132,7 @@ def _net(view: View, body: Json) -> Json:
 
 
 def _resource(view: View, body: Json) -> Json:
+    """Return the bandwidth, energy and votes that an account has used, and its limits; {} without account."""
     account = view.account(body)
     if account is None:
         return {}
@@ -210,6 +212,7 @@ def _delegated(view: View, body: Json) -> Json:
 
 
 def _delegations(view: View, body: Json) -> Json:
+    """Return the accounts that delegate resources to an account, and those that it delegates to."""
     address = inner(body.get("value"), view.visible)
     pairs = [(source, to) for source, to, _ in view.state.delegations]
     return nonempty(

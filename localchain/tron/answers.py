@@ -43,6 +43,7 @@ def _assets(view: View, body: Json) -> Json:
 
 
 def _exchange(view: View, body: Json) -> Json:
+    """Return a token pair and its balances by number, or {}."""
     number = int(body.get("id", 0))
     if number not in view.state.exchanges:
         return {}

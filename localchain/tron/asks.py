@@ -50,6 +50,7 @@ def trigger(view: View, owner: str, contract: str, data: str, value: int = 0, fe
 
 
 def _unsigned(view: View, kind: str, value: Json, fee_limit: int = 0) -> Json:
+    """Return an unsigned transaction with one contract of a kind, after the newest block."""
     content = {"contract": [{"type": kind, "parameter": {"value": value, "type_url": TYPE_URL + kind}}]}
     raw = encode("raw", {**content, **view.node.reference(), **({"fee_limit": fee_limit} if fee_limit else {})})
     return {
@@ -61,6 +62,7 @@ def _unsigned(view: View, kind: str, value: Json, fee_limit: int = 0) -> Json:
 
 
 def _trigger(view: View, body: Json) -> Json:
+    """Return an unsigned contract call; an error in the result if the contract does not exist."""
     owner, contract = (inner(body.get(name), view.visible) for name in ("owner_address", "contract_address"))
     if contract not in view.state.contracts:
         message = "Contract validate error : No contract or not a valid smart contract"

@@ -319,6 +319,7 @@ def _undelegate(execution: Execution) -> None:
 
 
 def _permissions(execution: Execution) -> None:
+    """Burn the fee, and replace the account's permissions by the given owner and active ones."""
     execution.burn(PERMISSIONS)
     permissions = [execution.value["owner"], *execution.value.get("actives", ())]
     execution.state.change(
