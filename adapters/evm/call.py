@@ -69,17 +69,22 @@ def _split(types: str) -> tuple[str, ...]:
 
 
 def encode(signature_text: str, args: tuple[AbiValue, ...]) -> bytes:
-    """Return call data: the selector and the encoded arguments."""
+    """Return call data: the selector and the encoded arguments.
+
+    Raises:
+        AssertionError: There is another number of arguments than inputs.
+        Exception: An argument does not fit its type. The class is that of eth-abi.
+    """
     parsed = signature(signature_text)
     assert len(parsed.inputs) == len(args), f"{signature_text} takes {len(parsed.inputs)} arguments, not {len(args)}"
     if parsed.inputs == ("address",):
         return parsed.selector + bytes(12) + bytes.fromhex(args[0][2:])
-    return _encoded(signature_text, args) if args else parsed.selector
+    return _encode_cached(signature_text, args) if args else parsed.selector
 
 
 @lru_cache(maxsize=16_384)
-def _encoded(signature_text: str, args: tuple[AbiValue, ...]) -> bytes:
-    """Return the call data: the selector and the encoded arguments."""
+def _encode_cached(signature_text: str, args: tuple[AbiValue, ...]) -> bytes:
+    """Return the call data; as `encode`, which does the common cases faster than this cache."""
     parsed = signature(signature_text)
     word_encoding = words.encode_words(parsed.inputs, args)
     if word_encoding is not None:

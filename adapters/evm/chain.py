@@ -129,10 +129,12 @@ class EvmChain(NodeBackedChain[Node], Approvals):
             await self.explorer.close()
 
     async def agreed_hash(self, block: Block) -> str:
-        """Return the hash of a formerly final block on which all endpoints, or most with `block`, agree.
+        """Return the hash at the height of a formerly final block, by all endpoints or a majority for `block`.
+
+        A majority quarantines the other endpoints; as `Node.agreed_hash`.
 
         Raises:
-            Unavailable: They do not agree.
+            Unavailable: Too few endpoints answer, or they do not agree.
         """
         return await self.node.agreed_hash(block)
 
@@ -242,9 +244,14 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         Args:
             span: The blocks to read.
             datasets: Names of the datasets.
-            contracts: Read only logs of these; of all contracts if empty.
-            before: The block that the span must follow; Reorged is raised if it does not.
+            contracts: Read only logs of these, of all contracts if empty. Transactions, traces and `events` are not
+                limited by them.
+            before: The block that the span must follow; None if it is unknown.
             events: Filters of the dataset `events`, whose logs stay raw in `logs`.
+
+        Raises:
+            Reorged: The span does not follow `before`, or blocks changed meanwhile.
+            SourceError: No endpoint answers, or answers are wrong.
         """
         selected = [DATASETS[name] for name in datasets]
         topics = tuple(topic for dataset in selected for topic in dataset.topics)
@@ -274,7 +281,13 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         )
 
     async def collect_receipts(self, height: int, datasets: Sequence[str]) -> SpanTables:
-        """Return the rows of log datasets in one block, from the block's receipts; as `ReceiptReader`."""
+        """Return the rows of log datasets in one block, from the block's receipts; as `ReceiptReader`.
+
+        Their logs are checked against the block's bloom, unless the integrity is "off".
+
+        Raises:
+            SourceError: No endpoint gives the receipts, or they are wrong.
+        """
         from chainfolio.adapters.evm.accounts.receipt_logs import check_bloom
 
         async def at(endpoint: Endpoint) -> list[Logs]:
@@ -332,7 +345,7 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         return transactions
 
     async def _internal_transfers(self, chunk: Chunk) -> Mapping[TracedBlock, Sequence[CoinTransfer]]:
-        """Return the internal transfers of a span."""
+        """Return the internal transfers of a span: from the explorer if there is one, else from traces."""
         blocks = traces.traceable_blocks(self.key, chunk.headers)
         return await (
             self.explorer.internal_transfers(blocks) if self.explorer else traces.internal_transfers(self.node, blocks)
@@ -364,7 +377,10 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         return [transaction for block in transactions_by_block for transaction in block]
 
     def _match_body(self, source: str, header: Header, block: bytes, receipts: bytes) -> list[ExecutedTransaction]:
-        """Return a block's transactions with their receipts, checked against its header."""
+        """Return a block's transactions with their receipts, checked against its header.
+
+        With integrity "roots" its roots are compared, otherwise the transaction hashes that it lists.
+        """
         executed = transactions.match_receipts(source, block, receipts, header)
         if self.settings.integrity == "roots":
             prove_bodies(self.facts, source, header, block, receipts)  # the roots cover more than the list of hashes

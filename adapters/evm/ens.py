@@ -80,7 +80,7 @@ class Names:
         return claimed
 
     async def _check_expiry(self, name: str) -> None:
-        """Raise NotFound if the registration of a name under .eth, or of its parent name, has ended."""
+        """Raise NotFound if a name lies under .eth and its second-level name's registration has ended."""
         labels = name.split(".")
         if len(labels) < 2 or labels[-1] != "eth":
             return

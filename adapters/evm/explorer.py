@@ -63,7 +63,7 @@ class Explorer(EvmEndpoint):
 
         Raises:
             NodeBehind: The explorer has not reached the last block.
-            BadAnswer: It lists a transfer in another block.
+            BadAnswer: It lists a transfer in another block, or too many in one block.
         """
         if not blocks:
             return {}
@@ -80,6 +80,7 @@ class Explorer(EvmEndpoint):
 
         Raises:
             NodeBehind: The explorer has not reached the end of the span.
+            BadAnswer: Not even the first block fits, or a list is unsorted or has other blocks.
         """
         await self._reach(span.last)
         hashes_by_height: defaultdict[int, set[str]] = defaultdict(set)
@@ -158,9 +159,9 @@ class Explorer(EvmEndpoint):
             raise NodeBehind(self.name, f"the explorer does not have block {height} yet")
 
     async def _rows(self, span: Span) -> list[ExplorerTransfer]:
-        """Return all rows of a span; if a list may have been cut short, those of its halves.
+        """Return all rows of a span; if the list has MAX_ROWS, those of its halves.
 
-        Raises BadAnswer if the list of a single block may have been cut.
+        Raises BadAnswer if the list of a single block has MAX_ROWS.
         """
         query = {
             "module": "account",

@@ -17,7 +17,7 @@ def quantity(source: str, text: object, *, bits: int = 256) -> int:
         BadAnswer: It is none.
     """
     if not isinstance(text, str) or not _QUANTITY.match(text):
-        raise BadAnswer(source, f"{_sized(text)} where a quantity should be")
+        raise BadAnswer(source, f"{_type_and_size(text)} where a quantity should be")
     value = int(text, 16)
     if value.bit_length() > bits:
         raise BadAnswer(source, f"a quantity wider than {bits} bits: {text}")
@@ -31,10 +31,10 @@ def data(source: str, text: object) -> bytes:
         BadAnswer: It is none.
     """
     if not isinstance(text, str) or not _DATA.match(text):
-        raise BadAnswer(source, f"{_sized(text)} where hex data should be")
+        raise BadAnswer(source, f"{_type_and_size(text)} where hex data should be")
     return bytes.fromhex(text[2:])
 
 
-def _sized(value: object) -> str:
+def _type_and_size(value: object) -> str:
     """Describe a value by type and size only: a node's own words may hold anything."""
     return f"a text of {len(value)} characters" if isinstance(value, str) else f"a {type(value).__name__}"

@@ -69,13 +69,13 @@ class EvmKind(NodeKind):
         return FAMILIES
 
     def identity(self, key: str, settings: EvmSettings, *, configs: Path) -> str:
-        """Return the chain id in the chain's file of facts."""
+        """Return the chain id in the chain's file of facts, as decimal text."""
         from chainfolio.adapters.evm import facts
 
         return str(facts.of(key, settings.facts, configs).chain_id)
 
     async def served(self, node: Probe) -> str | None:
-        """Return the chain id that a node reports; None if it is no number."""
+        """Return the chain id that a node reports, as decimal text; None if it is no number."""
         number = await node.call("eth_chainId")
         return str(int(number, 16)) if isinstance(number, str) and _QUANTITY.fullmatch(number) else None
 

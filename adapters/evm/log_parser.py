@@ -107,14 +107,14 @@ def parse(source: str, content: bytes | memoryview) -> Logs:
     """Parse a JSON array of logs and sort it as on the chain.
 
     Raises:
-        BadAnswer: It is no such array.
+        BadAnswer: It is no such array, or a log is malformed, removed, or at the position of another one.
     """
     buffer = np.frombuffer(content, np.uint8)
     starts = np.flatnonzero(buffer == ord("{"))
     if len(starts) == 0 or not _is_plain(buffer, starts):
         return strict(source, content)
     logs = Logs.blank(len(starts))
-    ends = np.append(starts[1:] - 1, len(buffer) - _blank_tail(buffer) - 1)
+    ends = np.append(starts[1:] - 1, len(buffer) - _trailing_blanks(buffer) - 1)
     sizes = ends - starts
     unparsed = []
     for size in sorted(set(sizes.tolist())):
@@ -126,7 +126,7 @@ def parse(source: str, content: bytes | memoryview) -> Logs:
         if record is None:
             return strict(source, content)
         _fill_one(source, logs, int(row), record)
-    return _ordered(source, logs)
+    return _sort_logs(source, logs)
 
 
 def strict(source: str, content: bytes | memoryview) -> Logs:
@@ -135,7 +135,7 @@ def strict(source: str, content: bytes | memoryview) -> Logs:
     logs = Logs.blank(len(records))
     for row, record in enumerate(records):
         _fill_one(source, logs, row, record)
-    return _ordered(source, logs)
+    return _sort_logs(source, logs)
 
 
 def _parse_record(content: bytes | memoryview) -> LogRecord | None:
@@ -146,7 +146,7 @@ def _parse_record(content: bytes | memoryview) -> LogRecord | None:
         return None
 
 
-def _blank_tail(buffer: Bytes) -> int:
+def _trailing_blanks(buffer: Bytes) -> int:
     tail = buffer[-64:].tobytes()
     return len(tail) - len(tail.rstrip())
 
@@ -163,7 +163,10 @@ def _is_plain(buffer: Bytes, starts: Rows) -> bool:
 
 
 def _fill_alike(logs: Logs, buffer: Bytes, starts: Rows, rows: Rows, size: int, templates: list[_Template]) -> Rows:
-    """Fill rows whose records have `size` bytes, adding templates; return the rows that fit none."""
+    """Fill rows whose records have `size` bytes, and add their shapes to `templates`.
+
+    Returns the rows that are not filled: they are malformed, or fit none of at most MAX_TEMPLATES templates.
+    """
     unparsed: list[Rows] = []
     remaining_templates = iter(templates)
     while len(rows):
@@ -321,7 +324,7 @@ def _hex_text(source: str, text: str, size: int) -> Bytes:
     return np.frombuffer(text.lower().encode(), np.uint8)
 
 
-def _ordered(source: str, logs: Logs) -> Logs:
+def _sort_logs(source: str, logs: Logs) -> Logs:
     """Sort logs as on the chain; raise BadAnswer if two share a position or a number is out of range."""
     if (logs.tx_index < 0).any() or (logs.tx_index >> 31).any() or (logs.log_index >> 31).any():
         raise BadAnswer(source, "a log whose position in its block is out of range")

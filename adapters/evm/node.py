@@ -66,7 +66,7 @@ class Header(msgspec.Struct, gc=False):
 
 
 def hex_of(number: int) -> str:
-    """Return a height as nodes expect it."""
+    """Return a number as nodes expect it: `0x` and hex digits without leading zeros."""
     return hex(number)
 
 
@@ -124,9 +124,10 @@ class Node(Pool[Endpoint]):
         return height <= self.finalized
 
     async def connect(self) -> Heads:
-        """Check the endpoints that answer and return the chain's heads: one request each.
+        """Return the chain's heads: of one endpoint, or with a quorum the highest that a quorum has reached.
 
-        The newest final height is stored in `finalized`, which never falls.
+        Without a quorum, all endpoints are read every `SURVEY_S` seconds. The newest final height is stored in
+        `finalized`, which never falls.
 
         Raises:
             SourceError: No endpoint answers, or fewer than the quorum.
@@ -240,6 +241,8 @@ class Node(Pool[Endpoint]):
 
     async def headers_at(self, endpoint: Endpoint, heights: Sequence[int]) -> list[Header]:
         """Return the headers at some heights from one endpoint, checked against their hashes if `hashed`.
+
+        Without `hashed`, only their withdrawals are checked.
 
         Raises:
             NodeBehind: It lacks one of them.

@@ -46,7 +46,7 @@ async def prove_logs(facts: Facts, endpoint: Endpoint, logs: Logs, headers: Sequ
         Contradiction: The receipts root of the header covers other logs.
     """
     for header, block_logs in zip(headers, await logs_by_receipts(facts, endpoint, headers, by_root=True), strict=True):
-        covered = _selected(block_logs, query)
+        covered = _select_logs(block_logs, query)
         answered = logs.take(np.flatnonzero(logs.height == header.height))
         if (answered_logs := comparable_logs(answered)) != (covered_logs := comparable_logs(covered)):
             different = sum(
@@ -66,7 +66,7 @@ async def proven_receipts(
 ) -> list[bytes]:
     """Return the receipts (a JSON list) of each of some blocks, checked against the root in its header.
 
-    Without `by_root`, only their block hashes are checked.
+    Without `by_root`, or if the chain's receipts cannot be hashed, only their block hashes are checked.
 
     Raises:
         BadAnswer: They belong to another branch.
@@ -120,7 +120,7 @@ def prove_bodies(facts: Facts, source: str, header: Header, block: bytes, receip
     """Check that complete bodies (JSON) are those that the roots of a header cover.
 
     The header may come from another endpoint: its hash covers its roots, but not the list of transaction hashes. That
-    list is replaced by the one of the bodies. If the check of headers is off, nothing is checked.
+    list is replaced by the one of the bodies. If the chain's headers cannot be hashed, nothing is checked.
 
     Raises:
         Contradiction: The roots do not cover them.
@@ -133,7 +133,7 @@ def prove_bodies(facts: Facts, source: str, header: Header, block: bytes, receip
     check_receipts(facts, source, receipts, header.hash, header.receiptsRoot)
 
 
-def _selected(logs: Logs, query: Query) -> Logs:
+def _select_logs(logs: Logs, query: Query) -> Logs:
     """Return the logs with one of the query's topics, and of its contracts if it names some."""
     mask = np.zeros(len(logs), np.bool_)
     for topic in query.topics:

@@ -90,7 +90,8 @@ class _Token:
 async def prove(node: Node, block: Block, account: str, balances: Mapping[Asset, int | None]) -> BlockProofs:
     """Prove or refute balances that were read of an account at a block; `node` has one endpoint.
 
-    Each balance has a result. All are unprovable if the chain's block hashes are not those of header fields.
+    Each balance has a result. All are unprovable if the chain's block hashes are not those of header fields. Tokens
+    whose proofs the node refuses are unprovable, too.
 
     Args:
         balances: Raw balances; None for one that was not read, 0 for one that no endpoint reports.
@@ -98,7 +99,9 @@ async def prove(node: Node, block: Block, account: str, balances: Mapping[Asset,
     Raises:
         UnsupportedMethod: The node gives no proofs.
         HistoryUnavailable: It gives none of that block.
-        BadAnswer: Its header is not the block's.
+        NodeBehind: It does not have the block.
+        Reorged: It has another block at that height.
+        BadAnswer: A field of its header is false.
     """
     root, header = await _root(node, block)
     if root is None:
@@ -116,10 +119,12 @@ async def prove(node: Node, block: Block, account: str, balances: Mapping[Asset,
         raise account_answer
     source = node.endpoints[0].name
     results = {
-        asset: _native(source, root, account, raw, account_answer) for asset, raw in balances.items() if asset.is_native
+        asset: _compare_native(source, root, account, raw, account_answer)
+        for asset, raw in balances.items()
+        if asset.is_native
     }
     for token in tokens:
-        results[token.asset] = _token(source, root, token, token_answers.pop(0) if token.keys else None)
+        results[token.asset] = _compare_token(source, root, token, token_answers.pop(0) if token.keys else None)
     await _explain(node, block, account, tokens, results)
     return BlockProofs(header, results)
 
@@ -150,8 +155,8 @@ async def _send(node: Node, block: Block, queries: Sequence[Request]) -> list[An
 async def _root(node: Node, block: Block) -> tuple[bytes | None, ProofResult]:
     """Return the state root of a block whose header hashes to its hash, and the result.
 
-    The root is None if the chain's blocks are not hashed so.
-    Raises Reorged for another block, BadAnswer for a false field.
+    The root is None if the chain's blocks are not hashed so, which the parent's header shows. Raises NodeBehind without
+    the block, Reorged for another block, BadAnswer for a false field.
     """
     source, heights = node.endpoints[0].name, [block.height, max(0, block.height - 1)]
     answers = await _send(node, block, [Request("eth_getBlockByNumber", (hex_of(h), False)) for h in heights])
@@ -186,7 +191,8 @@ def _is_hashed(source: str, header: JsonObject) -> bool:
 async def _locate(node: Node, block: Block, account: str, tokens: Sequence[_Token]) -> None:
     """Find the keys that may hold each balance, and store them in `tokens`.
 
-    They are only hints, since nothing counts before it is proven. Tokens without a found key have none.
+    They are only hints, since nothing counts before it is proven. If the node names no keys, those of a balance of 0
+    are not searched.
     """
     source = node.endpoints[0].name
     queries = [
@@ -203,7 +209,7 @@ async def _locate(node: Node, block: Block, account: str, tokens: Sequence[_Toke
 
 
 async def _find_keys(node: Node, block: Block, tokens: Sequence[_Token], candidates: Sequence[Slot]) -> None:
-    """Find the keys among `candidates` that hold each token's balance, if the node has no access lists."""
+    """Store in each of `tokens` the first MAX_KEYS keys among `candidates` whose words hold its balance."""
     reads = [
         Request("eth_getStorageAt", (token.contract, slot.hex, _at(block))) for token in tokens for slot in candidates
     ]
@@ -248,7 +254,7 @@ def _add_keys(source: str, token: _Token, account: str, access_list: _AccessList
     token.storage_contract = next((contract for contract, keys in other_keys.items() if keys & slots_by_key.keys()), "")
 
 
-def _native(source: str, root: bytes, account: str, read_balance: int | None, answer: Answer) -> ProofResult:
+def _compare_native(source: str, root: bytes, account: str, read_balance: int | None, answer: Answer) -> ProofResult:
     """Compare the native balance that a proof shows with the one that was read; broken for a bad proof.
 
     Without a read balance the proven one is unprovable.
@@ -269,7 +275,7 @@ def _state(source: str, root: bytes, account: str, proof: _Proof) -> AccountStat
     return account_at(source, root, account, [data(source, node) for node in proof.accountProof])
 
 
-def _token(source: str, root: bytes, token: _Token, answer: Answer | None) -> ProofResult:
+def _compare_token(source: str, root: bytes, token: _Token, answer: Answer | None) -> ProofResult:
     """Compare the storage words that a proof shows with the balance of a token; store them in `token`.
 
     Unprovable without an answer or with a refusal, broken for a bad proof.
@@ -302,8 +308,8 @@ def _key(source: str, text: str) -> int:
 def _compare_words(token: _Token) -> ProofResult:
     """Return the result for a token from its proven words.
 
-    Proven if a word holds the balance; contradicted if `balanceOf` reads only one word and that cannot hold it; else
-    unprovable, as a balance of 0 always is.
+    Proven if a word holds the balance. Contradicted if `balanceOf` reads only one word, which is not zero and cannot
+    hold the balance. Else unprovable. A balance of 0 is never proven.
     """
     for slot, word in token.slot_words:
         bits = matching_bits(word, token.raw)

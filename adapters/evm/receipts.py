@@ -25,7 +25,8 @@ class _ReceiptKey(msgspec.Struct):
 async def block_receipts(endpoint: Endpoint, headers: Sequence[Header]) -> list[bytes]:
     """Return the JSON list of receipts of each block, in the order of its transactions.
 
-    If a list by block does not match the block's header, the block's receipts are read one by one.
+    If a list by block does not match the block's header, the block's receipts are read one by one. A node that gives
+    no lists by block is remembered.
 
     Raises:
         NodeBehind: The node lacks a block or one of the transactions.

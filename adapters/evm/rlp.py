@@ -11,8 +11,8 @@ MAX_NESTED = 8  # nodes of a trie are nested once, and their small children once
 def encode(item: bytes | Sequence[object]) -> bytes:
     """Return the encoding of an item."""
     if isinstance(item, bytes):
-        return item if len(item) == 1 and item[0] < 0x80 else _headed(0x80, item)
-    return _headed(0xC0, b"".join(encode(part) for part in item))  # type: ignore[arg-type]
+        return item if len(item) == 1 and item[0] < 0x80 else _with_header(0x80, item)
+    return _with_header(0xC0, b"".join(encode(part) for part in item))  # type: ignore[arg-type]
 
 
 def number(value: int) -> bytes:
@@ -32,7 +32,7 @@ def decode(content: bytes) -> Item:
     return item
 
 
-def _headed(kind: int, body: bytes) -> bytes:
+def _with_header(kind: int, body: bytes) -> bytes:
     if len(body) < 56:
         return bytes([kind + len(body)]) + body
     size = number(len(body))
@@ -50,7 +50,7 @@ def _item(content: bytes, at: int, limit: int, depth: int) -> tuple[Item, int]:
     if first < 0x80:
         return content[at : at + 1], at + 1
     kind = 0x80 if first < 0xC0 else 0xC0
-    start, size = _sized(content, at, limit, first - kind)
+    start, size = _body_bounds(content, at, limit, first - kind)
     end = start + size
     if end > limit:
         raise ValueError("the item breaks off")
@@ -68,7 +68,7 @@ def _item(content: bytes, at: int, limit: int, depth: int) -> tuple[Item, int]:
     return parts, end
 
 
-def _sized(content: bytes, start_at: int, limit: int, prefix: int) -> tuple[int, int]:
+def _body_bounds(content: bytes, start_at: int, limit: int, prefix: int) -> tuple[int, int]:
     """Return the start of a string's or list's body, and its size; raise ValueError if malformed."""
     if prefix < 56:
         return start_at + 1, prefix

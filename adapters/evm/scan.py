@@ -211,7 +211,8 @@ def _description(query: Read) -> str:
 async def _round(endpoint: StateEndpoint, reads: list[PendingRead], block: Block, lowest: int, budget: Budget) -> int:
     """Send one round by the best known route, at least `lowest`; return the best route for this block.
 
-    Reads without a result stay pending for the next round.
+    Reads without a result stay pending for the next round. The endpoint's route and form of block are remembered.
+    Raises UnsupportedMethod if single calls are refused.
     """
     # Concurrent rounds may change the capabilities meanwhile: the next value is counted from the one used here.
     route, pin = (
@@ -220,7 +221,7 @@ async def _round(endpoint: StateEndpoint, reads: list[PendingRead], block: Block
     )
     try:
         if route == SINGLES or reads[0].alone:
-            await _singles(endpoint, reads, block, budget)
+            await _send_singles(endpoint, reads, block, budget)
         else:
             await _scan(endpoint, reads, block, route, budget)
     except _PinNotSupported:
@@ -262,10 +263,10 @@ def _at(endpoint: StateEndpoint, block: Block) -> BlockParameter:
 async def _call(endpoint: StateEndpoint, calls: Sequence[CallParameters], block: Block) -> list[Answer]:
     """Send `eth_call`s at the block in one batch."""
     at = _at(endpoint, block)
-    return await _pinned(endpoint, [Request("eth_call", (call[0], at, *call[1:])) for call in calls], block)
+    return await _ask_at_block(endpoint, [Request("eth_call", (call[0], at, *call[1:])) for call in calls], block)
 
 
-async def _pinned(endpoint: StateEndpoint, queries: list[Request], block: Block) -> list[Answer]:
+async def _ask_at_block(endpoint: StateEndpoint, queries: list[Request], block: Block) -> list[Answer]:
     """Send reads at the block; if only heights are understood, the block's hash is checked with them.
 
     Raises NodeBehind if the node lacks the block, Reorged if it has another one, _PinNotSupported if it refuses hashes.
@@ -340,7 +341,7 @@ async def _scan(endpoint: StateEndpoint, reads: list[PendingRead], block: Block,
 
 
 def _affordable(parts: list[list[PendingRead]], budget: Budget) -> list[list[PendingRead]]:
-    """Return the parts that the budget pays for; parts without untrusted reads always are."""
+    """Return the parts that the budget pays for, and all trusted ones; if there are none, the first part."""
     affordable, gas = [], budget.gas
     for part in parts:
         gas -= call_gas(len(part)) if part[0].untrusted else 0
@@ -352,10 +353,11 @@ def _affordable(parts: list[list[PendingRead]], budget: Budget) -> list[list[Pen
 def _store_untrusted_results(
     endpoint: StateEndpoint, reply: Answer, part: list[PendingRead], route: int, budget: Budget, is_mixed: bool
 ) -> None:
-    """Set the results of untrusted reads, or split a failed call, which costs its gas.
+    """Set the results of a call of untrusted reads, charge its gas, and split the reads that got no entry.
 
-    A failure changes nothing that is remembered about the endpoint. The refusal of a route is raised if no other call
-    of the batch shows that the route works.
+    The contract of a read that ran out of gas is added to `budget.burnt`. A result that was cut off is read again, up
+    to MAX_ANSWER bytes. A refused HTTP body costs nothing. The refusal of a route is raised unless `is_mixed`: then
+    other calls of the batch show if the route works.
     """
     entries: list[ScannerEntry] = []
     if isinstance(reply, OutOfGas | ResponseTooLarge):
@@ -385,8 +387,12 @@ def _can_shrink(endpoint: StateEndpoint, refusal: SourceError, part: list[Pendin
     return isinstance(refusal, BodyRefused) and len(part) > 1 and refusal.sent_bytes > endpoint.max_body
 
 
-async def _singles(endpoint: StateEndpoint, reads: list[PendingRead], block: Block, budget: Budget) -> None:
-    """Send one request a read, in a batch; untrusted reads as far as the budget pays for them."""
+async def _send_singles(endpoint: StateEndpoint, reads: list[PendingRead], block: Block, budget: Budget) -> None:
+    """Send one request a read, in one batch of calls and one of native balances, and set the results.
+
+    Untrusted reads are sent as far as the budget pays for them, at least one. A call that runs out of gas stays
+    pending: a trusted one gets MORE_GAS once, an untrusted one is charged and its contract added to `budget.burnt`.
+    """
     at = _at(endpoint, block)
     trusted = [read for read in reads if not read.untrusted and read.data is not None]
     calls = trusted + [read for read in reads if read.untrusted][: max(1, budget.gas // READ_GAS)]
@@ -400,7 +406,7 @@ async def _singles(endpoint: StateEndpoint, reads: list[PendingRead], block: Blo
             read.result = _single_result(endpoint.name, read.query, reply)
     natives = [read for read in reads if read.data is None]
     queries = [Request("eth_getBalance", (read.to, at)) for read in natives]
-    for read, reply in zip(natives, await _pinned(endpoint, queries, block), strict=True):
+    for read, reply in zip(natives, await _ask_at_block(endpoint, queries, block), strict=True):
         if isinstance(reply, UnsupportedMethod) and not isinstance(at, str):
             raise _PinNotSupported
         if isinstance(reply, SourceError):

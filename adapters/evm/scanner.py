@@ -106,7 +106,13 @@ def scanner_call(route: int, part: list[PendingRead]) -> CallParameters:
 
 
 def scanner_entries(source: str, reply: Answer, part: list[PendingRead], route: int) -> list[ScannerEntry]:
-    """Return the scanner's entries; raise UnsupportedMethod if it cannot have run."""
+    """Return the entries of the scanner's answer, which are fewer than the reads if its gas ran low.
+
+    Raises:
+        UnsupportedMethod: The scanner cannot have run.
+        BadAnswer: Other code answered by state override.
+        SourceError: The reply is another error.
+    """
     if isinstance(reply, CallReverted) and route == CREATION and reply.data:
         try:
             return _unpack(source, reply.data, part)
@@ -189,7 +195,7 @@ def store_results(reads: list[PendingRead], entries: list[ScannerEntry]) -> None
 
 
 def split_reads(reads: list[PendingRead], calls: int) -> None:
-    """Spread reads over several calls the next time, so that none waits behind those that use up the gas."""
+    """Spread reads over `calls` calls the next time, so that none waits behind those that use up the gas."""
     for read in reads:
         read.max_reads = -(-len(reads) // calls)
 

@@ -88,7 +88,7 @@ class LogReader:
         The chunk has headers only if they were read.
 
         Args:
-            before: The block that the span must follow; None if it is unknown.
+            before: The block that the span must follow; None if it is unknown. Without headers it is not checked.
             headers: Read headers in any case.
             further_queries: Queries for the same blocks at the same endpoint, which select no common logs; needs
                 `headers`.
@@ -238,11 +238,13 @@ class LogReader:
         if without_logs:
             second_answers = await self._by_hash(endpoint, [header.hash for header in without_logs], query)
             without_logs = [header for header, logs in zip(without_logs, second_answers, strict=True) if len(logs) == 0]
-            chunk = await self._restored(endpoint, chunk, second_answers, query)
+            chunk = await self._add_omitted(endpoint, chunk, second_answers, query)
         await self._prove(endpoint, chunk, without_logs, query)
         return chunk
 
-    async def _restored(self, endpoint: Endpoint, chunk: Chunk, second_answers: Sequence[Logs], query: Query) -> Chunk:
+    async def _add_omitted(
+        self, endpoint: Endpoint, chunk: Chunk, second_answers: Sequence[Logs], query: Query
+    ) -> Chunk:
         """Return the chunk with the logs that only second answers had; note them as omitted by the endpoint.
 
         Without any it is returned unchanged. Raises BadAnswer if they contradict headers.
@@ -261,7 +263,7 @@ class LogReader:
 
         With "roots", the receipts decide, under the root that the header's hash covers. Otherwise a block without logs
         counts if another endpoint gives none either; without another endpoint it counts, because a bloom may promise
-        too much.
+        too much. With a quorum, whose endpoints are compared anyway, no further endpoint is asked.
         """
         witnesses = [candidate for candidate in self.node.ranked() if candidate is not endpoint]
         if are_receipts_proven(self.node.facts, self.integrity):
@@ -331,7 +333,7 @@ def chunk_key(chunk: Chunk) -> Hashable:
 
 
 def _check_in_piece(endpoint: Endpoint, piece: Span, logs: Logs) -> Logs:
-    """Raise BadAnswer for logs outside of a piece, which would be counted twice."""
+    """Return the logs; raise BadAnswer if one lies outside of the piece, because it would count twice."""
     if len(logs) and (int(logs.height[0]) not in piece or int(logs.height[-1]) not in piece):
         raise BadAnswer(endpoint.name, "logs from outside the span that was asked for")
     return logs

@@ -68,7 +68,10 @@ def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[list[AbiValue]]:
 
 
 def token_uris(collectibles: Sequence[Asset]) -> Plan[list[TokenUri]]:
-    """Read the `tokenURI` (ERC-721) or `uri` (ERC-1155) of collectibles, in one round and in order."""
+    """Read the `tokenURI` (ERC-721) or `uri` (ERC-1155) of collectibles, in one round and in order.
+
+    A read without a value is Reverted or Unknown. Bytes that are not UTF-8 are replaced.
+    """
     results = yield from read_all(
         [
             Call(each.reference, TOKEN_URI if _has_single_owner(each) else URI_OF_ID, (int(each.token_id),))

@@ -94,7 +94,7 @@ async def internal_transfers(node: Node, blocks: Sequence[TracedBlock]) -> dict[
     async def at(endpoint: Endpoint) -> list[list[CoinTransfer]]:
         traced: list[list[CoinTransfer]] = []
         for start in range(0, len(blocks), BLOCKS_AT_ONCE):
-            traced += await _traced(endpoint, blocks[start : start + BLOCKS_AT_ONCE])
+            traced += await _trace_by_route(endpoint, blocks[start : start + BLOCKS_AT_ONCE])
         return traced
 
     if not blocks:
@@ -109,7 +109,7 @@ async def internal_transfers(node: Node, blocks: Sequence[TracedBlock]) -> dict[
     return dict(zip(blocks, transfers, strict=True))
 
 
-async def _traced(endpoint: Endpoint, blocks: Sequence[TracedBlock]) -> list[list[CoinTransfer]]:
+async def _trace_by_route(endpoint: Endpoint, blocks: Sequence[TracedBlock]) -> list[list[CoinTransfer]]:
     """Trace by the method that worked before, or else by the first that does, and remember it.
 
     Raises UnsupportedMethod if none works.

@@ -33,7 +33,9 @@ class _Sender(msgspec.Struct):
 
 
 async def check_past_state(endpoint: Endpoint, span: Span) -> None:
-    """Check an endpoint with some blocks of a span. Refused reads prove nothing and pass.
+    """Check that an endpoint has past state, with some blocks of a span; a success is remembered.
+
+    Refused reads, and a span without usual transactions, prove nothing and pass.
 
     Raises:
         HistoryUnavailable: The endpoint ignores which block is requested.

@@ -130,7 +130,8 @@ class BodyReader:
             heights: The blocks to read.
             accounts: Addresses in lower case.
             hashes: Block hashes by height, for blocks that are not final.
-            known_hashes: The transactions, if their hashes are known; otherwise full blocks are searched.
+            known_hashes: The transactions of final blocks, if their hashes are known; otherwise, and if blocks are
+                proven, full blocks are searched. `hashes` is not compared with them.
 
         Raises:
             Reorged: A block no longer has its hash in `hashes`.

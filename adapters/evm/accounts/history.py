@@ -188,7 +188,8 @@ class AccountHistory:
     ) -> RecoveredLogs:
         """Read a span's logs again if earlier answers lack logs that its receipts have.
 
-        Logs of blocks without an earlier answer are returned, too: they may be stored already.
+        Endpoints that left them out, although they gave the receipts, are marked as incomplete. Logs of blocks without
+        an earlier answer are returned, too: they may be stored already.
         """
         receipts = receipt_logs(transactions.bodies.values())
         missing = self.answers.missing(receipts.naming(accounts, self.logs.events), accounts)
@@ -290,7 +291,10 @@ class AccountHistory:
         return None
 
     def _log_rows(self, logs: Logs, accounts: Sequence[str], requested: Sequence[EvmDataset]) -> dict[str, pa.Table]:
-        """Return the rows of logs by table; logs that no decoder can read stay raw."""
+        """Return the rows of logs by table, of the requested datasets and of `events`.
+
+        Logs that no decoder can read stay raw, if they are of an event of a requested dataset, or if `events` is.
+        """
         tables = decode(self.facts, logs, [each.name for each in DATASETS.values() if each.decode])
         if LOGS.name in tables and all(each.table is not LOGS for each in requested):
             topics = pa.array([topic for each in requested for topic in each.topics], pa.string())

@@ -72,7 +72,7 @@ def _parse_frames(source: str, answer: bytes, target: TraceTarget) -> list[CoinT
 
 
 def _parse_operations(source: str, answer: bytes, target: TraceTarget) -> list[CoinTransfer]:
-    """Return the coin transfers of an Otterscan answer, without the transaction's own value."""
+    """Return the coin transfers of an Otterscan answer, without the transaction's own value if it is first."""
     operations = typed(source, answer, list[Operation])
     tx = next(each for each in target.body.full.transactions if each.hash.lower() == target.hash)
     value = (tx.sender.lower(), int(tx.value, 16))
@@ -120,7 +120,7 @@ async def read_internal_transfers(node: Node, targets: Sequence[TraceTarget]) ->
 async def _read_part(endpoint: Endpoint, targets: Sequence[TraceTarget]) -> list[list[CoinTransfer]]:
     """Read by the remembered route, or find and remember one first with the first transaction.
 
-    Raises UnsupportedMethod if there is none.
+    Raises UnsupportedMethod if there is none, which is remembered, too.
     """
     if not endpoint.capabilities.get(CAPABILITY):
         endpoint.learn(CAPABILITY, await _find_route(endpoint, targets[0]))

@@ -37,7 +37,11 @@ class PruningCheck:
         self._first_heights: dict[str, int] = {}
 
     def sample(self, endpoint: Endpoint, window: Span, logs: Logs) -> list[int]:
-        """Return the blocks of a window to test; none if its first block, or an earlier one, has logs."""
+        """Return the heights of a window to test, most of them near its start and before its first log.
+
+        Empty if the first block has logs. If the endpoint is known to have logs of an earlier block, only a window
+        without logs is tested, at EVEN_SAMPLES heights.
+        """
         first, last = window.first, int(logs.height[0]) - 1 if len(logs) else window.last
         if last < first:
             return []
@@ -48,8 +52,11 @@ class PruningCheck:
     async def check(self, endpoint: Endpoint, headers: Sequence[Header], accounts: Sequence[str]) -> Logs:
         """Test up to MAX_TESTED of the sampled blocks, empty answers repeatedly, and return all their logs.
 
+        If none is empty, the first height with logs is remembered for the endpoint.
+
         Raises:
-            HistoryUnavailable: Blooms promise logs that the endpoint does not have.
+            HistoryUnavailable: At least MIN_EMPTY blocks have no logs although their blooms promise some, and receipts
+                do not show that they have none.
         """
         with_logs = [header for header in headers if header.logsBloom != NO_BLOOM]
         with_logs = [header for header in with_logs if int(header.gasUsed, 16) <= LIGHT_GAS] or with_logs

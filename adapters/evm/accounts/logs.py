@@ -384,7 +384,8 @@ class AccountLogs:
         """Add logs of single blocks that the endpoint left out.
 
         All logs of each block that names the accounts are read, until they explain the block's bloom. For an incomplete
-        endpoint these are all blocks whose bloom allows the accounts, and they are always read `STABLE_READS` times.
+        endpoint these are all blocks whose bloom allows the accounts, and they are always read `STABLE_READS` times. An
+        endpoint that left out a log is marked as incomplete.
 
         Raises:
             OmittedLogs: The logs of a block never explain its bloom, and another endpoint may be complete.

@@ -110,7 +110,7 @@ async def find_changes(
             last = excess[0]
             await values.load([(each.account, last) for each in changed if each.low < last < each.high])
             ends = {each: [each.low, min(each.high, last)] for each in changed if each.low < last}
-            changed = _changed(values, ends)
+            changed = _changed_intervals(values, ends)
         wide = [each for each in changed if each.high - each.low > 1]
         if not wide:
             break
@@ -119,7 +119,7 @@ async def find_changes(
         await values.load([(each.account, height) for each, heights in cuts.items() for height in heights])
         narrow = [each for each in changed if each not in cuts]
         parts = {each: [each.low, *heights, each.high] for each, heights in cuts.items()}
-        changed = sorted([*narrow, *_changed(values, parts)])
+        changed = sorted([*narrow, *_changed_intervals(values, parts)])
     return Span(span.first, max(span.first, last)), values.changes(changed)
 
 
@@ -130,5 +130,5 @@ def _points(values: _Values[T], account: str, low: int, last: int, likely_height
     return [low, *sorted(neighbours), last]
 
 
-def _changed(values: _Values[T], heights: Mapping[_Interval, Sequence[int]]) -> list[_Interval]:
+def _changed_intervals(values: _Values[T], heights: Mapping[_Interval, Sequence[int]]) -> list[_Interval]:
     return [part for each, points in heights.items() for part in values.changed(each.account, points)]

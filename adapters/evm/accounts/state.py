@@ -34,6 +34,9 @@ async def find_active_blocks(
 ) -> ActiveBlocks:
     """Find the blocks of a window in which the accounts' state changed.
 
+    The window ends after about MAX_CHANGES changes, or earlier on a budget. Without `hashes`, the endpoint must have
+    past state (`check_past_state`), and accounts with code are read, too.
+
     Args:
         endpoint: The endpoint whose state is read.
         span: The blocks to search; the window starts with the first of them.

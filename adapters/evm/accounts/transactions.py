@@ -99,7 +99,10 @@ class TransactionReader:
         *,
         with_transfers: bool,
     ) -> AccountTransactions:
-        """Read the next window of a span.
+        """Read the next window of a span, and compare it with the accounts' states at both ends.
+
+        If transactions are missing, the search method of the endpoint is not used any more, and state is searched.
+        Coins that stay unexplained are reported.
 
         Args:
             span: The blocks to read; the window starts with the first of them.

@@ -160,6 +160,8 @@ VALUE_CALLS = frozenset({"CALL", "CREATE", "CREATE2", "SELFDESTRUCT"})
 def of_frames(source: str, answer: bytes, block: TracedBlock) -> list[CoinTransfer]:
     """Return the coin transfers in an answer of `debug_traceBlockBy…` with the callTracer.
 
+    Failed calls and the transactions' own values are left out.
+
     Raises:
         BadAnswer: The traces are of other transactions than those of `block`, or one is missing.
     """
@@ -268,7 +270,10 @@ def _check_count(source: str, block: TracedBlock, count: int) -> None:
 
 
 def rows(transfers_by_block: Mapping[TracedBlock, Sequence[CoinTransfer]], chain: str) -> pa.Table:
-    """Return rows of `transfers` in the order of the blocks; `item` counts from 1 within each transaction."""
+    """Return rows of `transfers` in the order of the blocks.
+
+    `item` is that of the transfer, or else counts from 1 within each transaction.
+    """
     coins: list[CoinRow] = []
     for block, transfers in transfers_by_block.items():
         counts = Counter[int]()

@@ -56,7 +56,7 @@ class EvmKit:
     replay = staticmethod(recordings.replay)
 
     def interactions(self, info: ChainInfo, texts: Sequence[str]) -> Interactions:
-        """Return interactions in which each contract is a token, and was exchanged for the others.
+        """Return interactions in which each contract is a token, and a counterparty that was sent all tokens.
 
         Args:
             info: The chain.

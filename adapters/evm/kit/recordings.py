@@ -118,8 +118,8 @@ class RecordedInteractions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         return cls(
             tuple(sorted(interactions.tokens)),
             {each: tuple(map(str, sorted(ids))) for each, ids in sorted(interactions.ids.items())},
-            {each: _ordered(tokens) for each, tokens in sorted(interactions.exchanged.items())},
-            {each: _ordered(tokens) for each, tokens in sorted(interactions.sent.items())},
+            {each: _sort_tokens(tokens) for each, tokens in sorted(interactions.exchanged.items())},
+            {each: _sort_tokens(tokens) for each, tokens in sorted(interactions.sent.items())},
             {
                 each: tuple(Event(event.place, event.topics, "0x" + event.data.hex()) for event in events)
                 for each, events in sorted(interactions.events.items())
@@ -186,7 +186,7 @@ async def record(
     shares = Shares(Protocols(rows, plain))
     plan = SingleAccountReader(shares, account, interactions, time_s).read_all(sorted(interactions.tokens))
     results, contents = await _run(plan, chain, block)
-    concerned, used = _concerned(shares, account, interactions, results)
+    concerned, used = _relevant_interactions(shares, account, interactions, results)
     if not used:
         raise NotFound(
             f"{account} met none of these protocols on {chain.key} by block {block.height}",
@@ -203,7 +203,7 @@ async def record(
         chain.key,
         account,
         RecordedBlock(block.height, block.hash, time_s),
-        _described(relevant_rows),
+        _contracts_of(relevant_rows),
         RecordedInteractions.of(concerned),
         _exchanges(chain.key, recorded, results),
         result,
@@ -294,7 +294,7 @@ def replay(
     """
     rows, described = list[InstalledProtocol](), list(protocols)
     for each in recording.protocols:
-        protocol = _installed(each, recording.chain, described)
+        protocol = _installed_contracts(each, recording.chain, described)
         missing = [name for name in protocol.families if name not in families]
         if missing:
             return Replay(file, "unplayable", reason=f"no protocol family `{missing[0]}` is installed")
@@ -316,7 +316,7 @@ def replay(
     return Replay(file, "differs" if lines else "same", lines, result=result)
 
 
-def _installed(recorded: Contracts, chain: str, described: Sequence[DescribedProtocol]) -> Contracts:
+def _installed_contracts(recorded: Contracts, chain: str, described: Sequence[DescribedProtocol]) -> Contracts:
     """Return a protocol as this installation describes it for the chain, or else as it was recorded."""
     for each in described:
         if each.key == recorded.key and each.families and (each.contracts.get(chain) or not each.contracts):
@@ -347,10 +347,13 @@ def _read(
     return Result(_positions(read_all), tuple(sorted(set(issues), key=msgspec.json.encode)))
 
 
-def _concerned(
+def _relevant_interactions(
     shares: Shares, account: str, interactions: ContractInteractions, results: Mapping[Key, ReadResult]
 ) -> tuple[ContractInteractions, set[str]]:
-    """Return the interactions that concern a decoder, and the protocols that were read."""
+    """Return the interactions that concern a decoder, and the keys of the protocols that match the account.
+
+    Both are empty if no contract and no token with a position or a balance matches.
+    """
     contracts = list(shares.protocols.by_contract(account, interactions))
     contracts += shares.by_collection(account, interactions)
     tokens = list(shares.by_token(account, interactions.tokens, interactions.sent))
@@ -385,7 +388,7 @@ def _third_party_matches(shares: Shares, account: str, interactions: ContractInt
             yield replace(third_party, row=row)
 
 
-def _described(rows: Sequence[InstalledProtocol]) -> tuple[Contracts, ...]:
+def _contracts_of(rows: Sequence[InstalledProtocol]) -> tuple[Contracts, ...]:
     """Return the protocols of rows, by key, with their families, contracts and options, for a recording."""
     keys = dict.fromkeys(row.protocol for row in rows)
     rows_by_key = {key: [row for row in rows if row.protocol == key] for key in sorted(keys)}
@@ -440,5 +443,5 @@ def _amounts(raws: Iterable[tuple[str, int]]) -> tuple[Amount, ...]:
     return tuple(Amount(token, str(raw)) for token, raw in sorted(raws) if raw)
 
 
-def _ordered(tokens: Iterable[str | None]) -> tuple[str | None, ...]:
+def _sort_tokens(tokens: Iterable[str | None]) -> tuple[str | None, ...]:
     return tuple(sorted(tokens, key=lambda token: token or ""))

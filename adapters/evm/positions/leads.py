@@ -48,7 +48,8 @@ class ContractProtocols:
 def follow_leads(leads: Sequence[tuple[InstalledProtocol, Token, str]]) -> Plan[ContractProtocols]:
     """Read all paths together and return the protocols of the contracts at their ends.
 
-    Of a list, the first MAX_LIST_LENGTH contracts are followed. Contracts that could not be read are in `failed`.
+    Of a list, the first MAX_LIST_LENGTH contracts are followed. Contracts that refuse a call lead nowhere; those that
+    could not be read are in `failed`. If several paths of a decoder end at one contract, the first one counts.
     """
     protocols, pending = ContractProtocols(), [(row, rule, contract, 0) for row, rule, contract in leads]
     while pending:

@@ -68,12 +68,14 @@ def outcome_of(matched: RuleMatch, protocol: Plan[InstalledProtocol | None] | No
         reason = f"the position of {account} is unknown: {positions}"
         return Outcome(matched, issues=(matched.issue(reason, True),), calls=calls)
     if not matched.family.is_proven:
-        return _unproven(matched, positions, calls)
+        return _mark_unverified(matched, positions, calls)
     issues = [note for position in positions for note in notes(position, account, matched.issue)]
     return Outcome(matched, positions, tuple(issues), calls)
 
 
-def _unproven(matched: RuleMatch, positions: Sequence[DecodedPosition], calls: tuple[ReadResult, ...]) -> Outcome:
+def _mark_unverified(
+    matched: RuleMatch, positions: Sequence[DecodedPosition], calls: tuple[ReadResult, ...]
+) -> Outcome:
     """Mark the positions of an unproven decoder as unverified, and return them with their issues.
 
     They replace no token of the wallet. The issues are partial only if the account itself used the contract: anybody

@@ -83,7 +83,7 @@ class SingleAccountReader:
         """Read the balances of `tokens` and every position that the account's interactions lead to.
 
         Empty positions are left out. Shares of the wallet that a decoded position replaces are not unwrapped again.
-        Failures of decoders are issues.
+        Failures of decoders are issues. The tokens inside positions and shares are remembered for the next reading.
         """
         matches = self.shares.protocols.by_contract(self.account, self.interactions)
         group = _group()
@@ -94,7 +94,7 @@ class SingleAccountReader:
             group.add(self.expected)
         yield from group.run()
         native, balances, decoded, unwrapped = tokens_read.value
-        positions, issues = _joined([collections.value, *(result.value for result in by_contract), decoded])
+        positions, issues = _join_reads([collections.value, *(result.value for result in by_contract), decoded])
         issues += unwrapped.issues
         replaced = {token for position in positions for token in position.decoded.replaces}
         positions += [position for position in unwrapped.positions if position.decoded.pool not in replaced]
@@ -126,7 +126,7 @@ class SingleAccountReader:
         if self.describe is not None:
             group.add(self.describe({*held_amounts, *unreadable}))
         yield from group.run()
-        joined = (_joined(result.value for result in results) for results in (decoded, unwrapped))
+        joined = (_join_reads(result.value for result in results) for results in (decoded, unwrapped))
         return TokensRead(native, balances, *joined)
 
     def _collections(self) -> Plan[PositionsRead]:
@@ -134,7 +134,7 @@ class SingleAccountReader:
         yield from self.shares.read_collections(self.interactions.ids)
         matches = self.shares.by_collection(self.account, self.interactions)
         results = yield from _run_all(self._position_plans(matches))
-        positions, issues = _joined(results.values())
+        positions, issues = _join_reads(results.values())
         return PositionsRead(positions, [*issues, *self.shares.unread_collections(self.account, self.interactions)])
 
     def _position_plans(self, matches: Iterable[RuleMatch]) -> dict[str, Plan[PositionsRead]]:
@@ -318,7 +318,7 @@ class EvmAccountReader:
         return EvmBlockReader(Shares(self.protocols), self.names, block.time_us // SECOND_US)
 
 
-def _joined(reads: Iterable[PositionsRead]) -> PositionsRead:
+def _join_reads(reads: Iterable[PositionsRead]) -> PositionsRead:
     """Return the positions and the issues of several reads, in order."""
     joined = PositionsRead([], [])
     for positions, issues in reads:

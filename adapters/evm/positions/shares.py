@@ -63,7 +63,7 @@ class Shares:
                 self._answers[read.to, read.signature] = result
 
     def unread_tokens(self, account: str, tokens: Iterable[str]) -> Iterator[Issue]:
-        """Yield an issue for each token whose reads failed."""
+        """Yield an issue for each token whose questions have no answers yet, because the reads failed."""
         for call in self.questions(tokens)[:: len(self.protocols.questions) or 1]:
             reason = f"whether what {account} has of it is a share of something is unknown: the read failed"
             yield Issue("protocols", call.to, reason, account=account)

@@ -111,9 +111,8 @@ class _Principal:
     def yield_reads(self, results: Results) -> list[ContractRead]:
         """Return the reads of both indexes of the yield (now and before), and of its asset.
 
-        Empty if not its market.
-
-        The first index is the current exchange rate, the second the highest one so far.
+        Empty if the market is another token's. The first index is the current exchange rate, the second the highest one
+        so far.
         """
         tokens = results[Call(self.market, TOKENS)]
         if not isinstance(tokens, tuple) or tokens[1] != self.asset.reference:
@@ -190,7 +189,10 @@ class _Principal:
         return PoolState(discount * solvency, market_state.total_sy * index // WAD) if discount else None
 
     def _average(self, results: Results, block: Block) -> Fraction | None:
-        """Return the price at the average rate; None if the market has no observation that is old enough."""
+        """Return the price at the average rate; None without an observation that is old enough.
+
+        None too if the rate is negative or absurdly high.
+        """
         observations = results[Call(self.market, OBSERVE, ((AVERAGE_S, 0),))]
         index, stored_index = (results[read] for read in self.yield_reads(results)[:2])
         if not isinstance(observations, tuple) or len(observations) != 2:

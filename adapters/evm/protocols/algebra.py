@@ -42,7 +42,8 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode position NFTs: the amounts that closing them pays, and uncollected fees.
 
     NFTs of a manager that no file names count only as far as their pools keep the liquidity for this manager, as in
-    Uniswap V3. A listed manager has to name a factory of the file. What a farm pays for an NFT is unknown.
+    Uniswap V3. Every manager has to name a factory of the file. What a farm pays for an NFT is unknown. Empty NFTs, and
+    those of other owners, are left out.
     """
     manager, numbers = match.contract, match.ids or (match.id,)
     factory, *results = yield [
@@ -92,7 +93,7 @@ def _claim(record: PositionRecord, number: int, pool: str, manager: str, is_list
         ReadError: The pool is of a later release (Integral), whose ticks have other words.
     """
     key = (pool_key(record, manager),)
-    kept = [] if is_listed else [MayRefuse(Call(pool, STORED_1_0, key)), MayRefuse(Call(pool, STORED, key))]
+    stored_reads = [] if is_listed else [MayRefuse(Call(pool, STORED_1_0, key)), MayRefuse(Call(pool, STORED, key))]
     balances = [] if is_listed else [balance_of(token, pool) for token in record.tokens]
     state = [Call(pool, STATE), Call(manager, POSITIONS, (number,)), *balances]
     operator, *results = yield [
@@ -103,7 +104,7 @@ def _claim(record: PositionRecord, number: int, pool: str, manager: str, is_list
         Call(pool, TICKS, (record.tick_lower,)),
         Call(pool, TICKS, (record.tick_upper,)),
         *map(AtEarlierBlock, state),
-        *kept,
+        *stored_reads,
         *map(MayRefuse, balances),
     ]
     if operator is None:
@@ -111,8 +112,8 @@ def _claim(record: PositionRecord, number: int, pool: str, manager: str, is_list
     reads, parent, checks = PoolReads.of(results[:5]), results[5 : 5 + len(state)], results[5 + len(state) :]
     older, newer = checks[:2] if checks else (None, None)
     stored = (older[0], *older[2:]) if older else newer or (0, 0, 0, 0, 0)
-    held = tuple(balance or 0 for balance in checks[2:])
-    current = guarded = PositionState(LiquidityState(reads.slot0.sqrt_price_x96, record.liquidity), held)
+    pool_balances = tuple(balance or 0 for balance in checks[2:])
+    current = guarded = PositionState(LiquidityState(reads.slot0.sqrt_price_x96, record.liquidity), pool_balances)
     remark = ""
     if record.liquidity:
         guarded, remark = yield from guard_price(state, _state, current, parent)

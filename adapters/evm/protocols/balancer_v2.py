@@ -35,8 +35,8 @@ def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """Return the tokens that leaving the pool with `raw` shares pays now, after the protocol's fees.
 
     If the block moved the pool's price, the balances of the parent block count (`guard_reserves`). None if the vault
-    does not know the pool. An UnlistedShare, an AnnotatedShare with a remark if other balances count, or an
-    UnverifiedShare if the balances do not cover the payout.
+    does not know the pool, or if the exit pays another number of tokens. An UnlistedShare, an AnnotatedShare with a
+    remark if other balances count, or an UnverifiedShare if the balances do not cover the payout.
 
     Raises:
         ReadError: The pool has no exit that pays a part of each token, like linear and phantom pools.

@@ -80,10 +80,10 @@ def _extra_rewards(account: str, counts: Mapping[str, int]) -> DecoderPlan:
     """
     places = [(pool, index) for pool, count in counts.items() for index in range(count)]
     contracts = yield [MayRefuse(Call(pool, "extraRewards(uint256)(address)", (index,))) for pool, index in places]
-    known = [contract for contract in contracts if contract is not None]
+    reward_contracts = [contract for contract in contracts if contract is not None]
     results = yield [
         MayRefuse(read)
-        for contract in known
+        for contract in reward_contracts
         for read in (
             Call(contract, "rewardToken()(address)"),
             Call(contract, "earned(address)(uint256)", (account,)),
@@ -91,10 +91,10 @@ def _extra_rewards(account: str, counts: Mapping[str, int]) -> DecoderPlan:
     ]
     tokens, raws = results[::2], results[1::2]
     # Newer rewards are counted in a wrapper, which pays the token that it names.
-    wrapped = yield [MayRefuse(Call(token or known[0], "token()(address)")) for token in tokens]
+    wrapped = yield [MayRefuse(Call(token or reward_contracts[0], "token()(address)")) for token in tokens]
     amounts = {
         contract: None if token is None or raw is None else TokenAmount(inner or token, raw)
-        for contract, token, raw, inner in zip(known, tokens, raws, wrapped, strict=True)
+        for contract, token, raw, inner in zip(reward_contracts, tokens, raws, wrapped, strict=True)
     }
     rewards: dict[str, list[TokenAmount | None]] = {pool: [] for pool in counts}
     for (pool, _), contract in zip(places, contracts, strict=True):
@@ -107,8 +107,8 @@ def minted(reward: int, supply: int) -> int:
 
     Source: `mint` of `ConvexToken`.
     """
-    left = CLIFFS - supply // CLIFF
-    return min(reward * left // CLIFFS, MAX_SUPPLY - supply) if left > 0 else 0
+    remaining_cliffs = CLIFFS - supply // CLIFF
+    return min(reward * remaining_cliffs // CLIFFS, MAX_SUPPLY - supply) if remaining_cliffs > 0 else 0
 
 
 def _locks(match: ProtocolMatch) -> DecoderPlan:

@@ -14,7 +14,7 @@ BALANCES, SUPPLY = "get_balances()(uint256[])", "totalSupply()(uint256)"
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """Return the coins that `remove_liquidity` pays for `raw` shares; None if they are not known.
+    """Return the coins that `remove_liquidity` pays for `raw` shares, at guarded balances.
 
     One coin of a metapool is a share of another pool. If the block moved the pool's price too far, the balances before
     it count, with a remark (`guard_reserves`). A pool that lacks one of its coins is not checked for that.
@@ -25,12 +25,12 @@ def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """
     pool, factories = match.contract, match.contracts.get("pool_factory", ())
     counts = yield [MayRefuse(Call(factory, COUNT, (pool,))) for factory in factories]
-    known = [factory for factory, count in zip(factories, counts, strict=True) if count]
-    if not known:
+    listing_factories = [factory for factory, count in zip(factories, counts, strict=True) if count]
+    if not listing_factories:
         return None
     state = [Call(pool, BALANCES), Call(pool, SUPPLY)]
     coins, *values = yield [
-        Call(known[0], "get_coins(address)(address[])", (pool,)),
+        Call(listing_factories[0], "get_coins(address)(address[])", (pool,)),
         *state,
         *map(AtEarlierBlock, state),
     ]

@@ -77,8 +77,8 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 def _holdings(match: ProtocolMatch, pairs: Sequence[tuple[str, str]]) -> DecoderPlan:
     """Read what accounts have in vaults; contracts that the factory did not create are left out."""
     vaults = sorted({vault for _, vault in pairs})
-    known = yield [Call(match.contracts["factory"][0], "isProxy(address)(bool)", (vault,)) for vault in vaults]
-    created = {vault for vault, is_vault in zip(vaults, known, strict=True) if is_vault}
+    are_vaults = yield [Call(match.contracts["factory"][0], "isProxy(address)(bool)", (vault,)) for vault in vaults]
+    created = {vault for vault, is_vault in zip(vaults, are_vaults, strict=True) if is_vault}
     pairs = [(account, vault) for account, vault in pairs if vault in created]
     results = yield [
         MayRefuse(read)
@@ -138,8 +138,8 @@ def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str
         owner = "0x" + log.topics[1][-40:-2]
         token, raw = loans.get((owner, log.contract), ("", 0))
         amount, is_borrowed = int.from_bytes(log.data[:32], "big"), log.topics[0] == BORROWED
-        moved = token_of_amount(logs, log.contract, amount, is_paid=is_borrowed)
-        loans[owner, log.contract] = moved or token or UNKNOWN_TOKEN, raw + (amount if is_borrowed else -amount)
+        moved_token = token_of_amount(logs, log.contract, amount, is_paid=is_borrowed)
+        loans[owner, log.contract] = moved_token or token or UNKNOWN_TOKEN, raw + (amount if is_borrowed else -amount)
     changes = [
         VaultChange("loan", owners[owner], owner, None, token, raw)
         for (owner, _), (token, raw) in loans.items()

@@ -33,13 +33,15 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         *(Call(match.contract, VAULT, (vault,)) for vault, _ in listed_positions),
     ]
     pairs = zip(results[: len(listed_positions)], results[len(listed_positions) :], strict=True)
-    positions = [_decoded(match.contract, state, vault) for state, vault in pairs if state[0] == match.account]
+    positions = [
+        _leveraged_position(match.contract, state, vault) for state, vault in pairs if state[0] == match.account
+    ]
     if not positions and match.is_confirmed:
         return DecodedPosition("LEVERAGED FARMING", unknown="positions whose numbers are not in the protocol's file")
     return positions
 
 
-def _decoded(contract: str, state: tuple[int, ...], vault: tuple[str, ...]) -> DecodedPosition:
+def _leveraged_position(contract: str, state: tuple[int, ...], vault: tuple[str, ...]) -> DecodedPosition:
     """Return the position: LP shares and idle tokens as supplied, debts as borrowed."""
     _, pair, token0, token1 = vault
     outside0, outside1, _, _, shares, debt0, debt1 = state[8:15]

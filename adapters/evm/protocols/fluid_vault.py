@@ -52,7 +52,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     is_older = max(words[6], words[7]) <= MAX_DECIMALS
     if not is_older and (words[9] or words[11]):
         raise ReadError(f"the vault {vault} has collateral or debt of two tokens, which this decoder does not read")
-    supplied, borrowed = map(_token, (words[4], words[5]) if is_older else (words[8], words[10]))
+    supplied, borrowed = map(_token_address, (words[4], words[5]) if is_older else (words[8], words[10]))
     return DecodedPosition(
         "LENDING",
         supplied=(TokenAmount(supplied, rows[0][2]),),
@@ -62,7 +62,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     )
 
 
-def _token(word: int) -> str:
+def _token_address(word: int) -> str:
     """Return the address in a word; the zero address for the native coin."""
     address = f"0x{word % (1 << 160):040x}"
     return ZERO_ADDRESS if address == NATIVE else address
@@ -78,21 +78,21 @@ def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str
         ValueError: Collateral or debt of a vault is a share of a pool of two tokens.
     """
     layer, changes = contracts.get("liquidity", ()), list[VaultChange]()
-    moved = [log for log in logs if log.contract in layer and log.topics[:1] == (MOVED,) and len(log.topics) == 3]
-    for log in logs if moved else ():
+    layer_logs = [log for log in logs if log.contract in layer and log.topics[:1] == (MOVED,) and len(log.topics) == 3]
+    for log in logs if layer_logs else ():
         if log.topics != (OPERATED,) or len(log.data) != 5 * 32:
             continue
         user, _, collateral, debt, _ = (_int(log.data, i) for i in range(5))
-        of_vault = [each for each in moved if each.topics[1][-40:] == log.contract[2:]]
+        of_vault = [each for each in layer_logs if each.topics[1][-40:] == log.contract[2:]]
         if not of_vault or not (collateral or debt):
             continue
         supplied = [each for each in of_vault if _int(each.data, 0) == collateral]
         lent = [each for each in of_vault if _int(each.data, 1) == debt]
         if (collateral and not supplied) or (debt and not lent):
             raise ValueError(TWO_TOKENS)
-        token = _token(int(lent[0].topics[2], 16)) if debt else ""
+        token = _token_address(int(lent[0].topics[2], 16)) if debt else ""
         vault = f"{log.contract}{user % (1 << 160):040x}"
-        changes.append(VaultChange("loan", moved[0].contract, vault, None, token, debt, log.contract))
+        changes.append(VaultChange("loan", layer_logs[0].contract, vault, None, token, debt, log.contract))
     return changes
 
 

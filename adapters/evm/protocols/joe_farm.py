@@ -15,8 +15,8 @@ NO_REWARDS = "what it earned"
 def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode one position for each pool in which the account has staked something.
 
-    Only the pools of the account's deposits are read if all of these are indexed. A pool that refuses to count its
-    rewards hides no stake.
+    Only the pools of the account's deposits are read if all of these are indexed and there are some; otherwise the
+    first MAX_POOLS pools are. A pool that refuses to count its rewards hides no stake.
     """
     chef, account = match.contract, match.account
     length, *names = yield [

@@ -55,7 +55,7 @@ def _trove(match: ProtocolMatch) -> DecoderPlan:
     back. The health is None without a debt, or if the price feed refuses.
     """
     (troves,), (surplus,), (feed,) = (match.contracts[role] for role in ("trove_manager", "surplus_pool", "price_feed"))
-    (debt, collateral, _, _), left, price = yield [
+    (debt, collateral, _, _), unclaimed, price = yield [
         Call(troves, TROVE, (match.account,)),
         Call(surplus, "getCollateral(address)(uint256)", (match.account,)),
         MayRefuse(Call(feed, "lastGoodPrice()(uint256)")),
@@ -70,7 +70,7 @@ def _trove(match: ProtocolMatch) -> DecoderPlan:
         pool=match.contract,
     )
     claimable = DecodedPosition(
-        "DEPOSIT", supplied=(TokenAmount(ZERO_ADDRESS, left),), name="Redeemed trove", pool=surplus
+        "DEPOSIT", supplied=(TokenAmount(ZERO_ADDRESS, unclaimed),), name="Redeemed trove", pool=surplus
     )
     return [trove, claimable]
 

@@ -61,12 +61,12 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     results = yield reads
     width = len(reads) // len(urns)
     return [
-        _decoded(match, number, ilk, VaultReads(*results[start : start + width]))
+        _vault_position(match, number, ilk, VaultReads(*results[start : start + width]))
         for number, ilk, start in zip(numbers, ilks, range(0, len(results), width), strict=True)
     ]
 
 
-def _decoded(match: ProtocolMatch, number: int, ilk: bytes, vault: VaultReads) -> DecodedPosition:
+def _vault_position(match: ProtocolMatch, number: int, ilk: bytes, vault: VaultReads) -> DecodedPosition:
     """Return one vault: its collateral and spare Dai as supplied, its debt as borrowed.
 
     The collateral is unknown if its token is, or if the token has more than 18 decimals.

@@ -16,7 +16,10 @@ USER = "userPositionInfos(uint256)(uint128,uint128,int24,int24,uint256,uint256,a
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode amounts, fees and CAKE of the account's NFTs in the farm, MAX_NFTS at most."""
+    """Decode amounts, fees and CAKE of the account's NFTs in the farm; the first MAX_NFTS only.
+
+    The pool's current price counts: it is not compared with earlier blocks.
+    """
     farm, account = match.contract, match.account
     cake, manager, count = yield [
         Call(farm, "CAKE()(address)"),

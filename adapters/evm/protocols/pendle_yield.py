@@ -26,7 +26,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         balance_of(token, account),
     ]
     if is_principal:
-        parts = (yield from _redeemed(token, balance)) if balance else None
+        parts = (yield from _redeem_principal(token, balance)) if balance else None
         return (
             DecodedPosition("YIELD", supplied=parts, name="Principal", pool=token, replaces=(token,)) if parts else None
         )
@@ -53,10 +53,10 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """Return what redeeming expired principal pays; None before expiry or for an unknown token."""
     (is_principal,) = yield [Call(match.answer, IS_PRINCIPAL, (match.contract,))]
-    return (yield from _redeemed(match.contract, raw)) if is_principal else None
+    return (yield from _redeem_principal(match.contract, raw)) if is_principal else None
 
 
-def _redeemed(principal: str, raw: int) -> DecoderPlan:
+def _redeem_principal(principal: str, raw: int) -> DecoderPlan:
     """Return principal as standardized yield, at the index that redeeming would use; None before expiry."""
     is_expired, yield_token, share = yield [
         Call(principal, EXPIRED),

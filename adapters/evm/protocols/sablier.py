@@ -27,13 +27,13 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     ]
     token = results[0] or results[1]
     deposited, withdrawn, refunded, withdrawable = results[len(TOKENS) :]
-    left = deposited - withdrawn - refunded
-    if owner != match.account or token is None or left <= 0:
+    remaining = deposited - withdrawn - refunded
+    if owner != match.account or token is None or remaining <= 0:
         return None
     return DecodedPosition(
         "VESTING",
-        supplied=(TokenAmount(token, max(left - withdrawable, 0)),),
-        rewards=(TokenAmount(token, min(withdrawable, left)),),
+        supplied=(TokenAmount(token, max(remaining - withdrawable, 0)),),
+        rewards=(TokenAmount(token, min(withdrawable, remaining)),),
         name=f"Stream {match.id}",
         unlock_s=end_s,
         pool=lockup,

@@ -21,7 +21,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     those that the pool counts only at the account's next transaction with it.
     """
     pool, account = match.contract, match.account
-    is_pool, is_pair, held, token0, token1, *counters = yield [
+    is_pool, is_pair, shares, token0, token1, *counters = yield [
         MayRefuse(Call(match.answer, IS_POOL, (pool,))),
         MayRefuse(Call(match.answer, IS_PAIR, (pool,))),
         balance_of(pool, account),
@@ -43,18 +43,18 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         return None
     is_known = None not in counters
     fees = [
-        TokenAmount(token, claimable + held * (index - counted) // INDEX_SCALE)
+        TokenAmount(token, claimable + shares * (index - counted) // INDEX_SCALE)
         for token, (claimable, index, counted) in zip((token0, token1), (counters[:3], counters[3:]), strict=True)
         if is_known
     ]
     in_wallet = DecodedPosition(
         "LIQUIDITYPOOL",
-        supplied=(TokenAmount(pool, held),),
+        supplied=(TokenAmount(pool, shares),),
         rewards=() if match.is_fork else tuple(fees),  # unreviewed code may claim any fees
         pool=pool,
         replaces=(pool,),
         is_unlisted=match.is_fork,
-        unknown="" if is_known or not held else "its fees",
+        unknown="" if is_known or not shares else "its fees",
     )
     results = yield [
         MayRefuse(read)
@@ -65,11 +65,11 @@ def position(match: ProtocolMatch) -> DecoderPlan:
             Call(gauge, "rewardToken()(address)"),
         )
     ]
-    staked = [_staked(pool, gauge, *results[3 * i : 3 * i + 3]) for i, gauge in enumerate(gauges)]
+    staked = [_gauge_position(pool, gauge, *results[3 * i : 3 * i + 3]) for i, gauge in enumerate(gauges)]
     return [in_wallet, *staked]
 
 
-def _staked(pool: str, gauge: str, raw: int | None, earned: int | None, token: str | None) -> DecodedPosition:
+def _gauge_position(pool: str, gauge: str, raw: int | None, earned: int | None, token: str | None) -> DecodedPosition:
     """Return the shares of a pool in its gauge, and their rewards.
 
     If the gauge refuses one of the reads (None), the position names its content as `unknown`.

@@ -40,8 +40,8 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     if current > MAX_EPOCHS:
         raise ReadError(f"{vault} had {current} epochs, each with withdrawals")
     epochs = range(current + 2)
-    waiting = yield [Call(vault, "withdrawalsOf(uint256,address)(uint256)", (epoch, account)) for epoch in epochs]
-    withdrawals = [(epoch, raw) for epoch, raw in zip(epochs, waiting, strict=True) if raw]
+    queued_raws = yield [Call(vault, "withdrawalsOf(uint256,address)(uint256)", (epoch, account)) for epoch in epochs]
+    withdrawals = [(epoch, raw) for epoch, raw in zip(epochs, queued_raws, strict=True) if raw]
     claimed = yield [
         Call(vault, "isWithdrawalsClaimed(uint256,address)(bool)", (epoch, account)) for epoch, _ in withdrawals
     ]

@@ -384,7 +384,7 @@ def changes(logs: Sequence[EventLog]) -> list[PositionChange]:
 
     Logs of another shape are left out. Tokens and pools that the logs do not show are empty.
     """
-    found = []
+    changes_of_positions = []
     for i, log in enumerate(logs):
         topic = log.topics[0] if log.topics else ""
         start, size = (32, 160) if topic == ALGEBRA_INCREASE else (0, 96)
@@ -395,24 +395,26 @@ def changes(logs: Sequence[EventLog]) -> list[PositionChange]:
         first, raw0, raw1 = (int.from_bytes(log.data[start + at : start + at + 32], "big") for at in (0, 32, 64))
         tokens = _tokens(logs, pool, (raw0, raw1))
         units = SIGNS[topic] * first
-        found.append(PositionChange(log.contract, int(log.topics[1], 16), units, tokens, (raw0, raw1), pool))
-    return found
+        changes_of_positions.append(
+            PositionChange(log.contract, int(log.topics[1], 16), units, tokens, (raw0, raw1), pool)
+        )
+    return changes_of_positions
 
 
 def _tokens(logs: Sequence[EventLog], pool: str, raws: tuple[int, int]) -> tuple[str, str]:
     """Return both tokens of a pool in the order of addresses, as far as its transfers show them."""
     holder = "0x" + pool[2:].rjust(64, "0")
-    moved = sorted(
+    contracts = sorted(
         {
             log.contract
             for log in logs
             if len(log.topics) == 3 and log.topics[0] == TRANSFER and pool and holder in log.topics[1:]
         }
     )
-    if len(moved) == 2:
-        return moved[0], moved[1]
-    if len(moved) == 1 and 0 in raws and any(raws):
-        return (moved[0], "") if raws[0] else ("", moved[0])
+    if len(contracts) == 2:
+        return contracts[0], contracts[1]
+    if len(contracts) == 1 and 0 in raws and any(raws):
+        return (contracts[0], "") if raws[0] else ("", contracts[0])
     return "", ""
 
 

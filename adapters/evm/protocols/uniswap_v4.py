@@ -106,18 +106,18 @@ def changes(logs: Sequence[EventLog]) -> list[PositionChange]:
     Raises:
         ValueError: Two contracts logged changes of one position: one of them is forged.
     """
-    found = dict[tuple[str, int], list[PositionChange]]()
+    changes_by_position = dict[tuple[str, int], list[PositionChange]]()
     for log in logs:
         if log.topics[:1] != (MODIFIED,) or len(log.topics) != 3 or len(log.data) != 128:
             continue
         manager, number = "0x" + log.topics[2][-40:], int.from_bytes(log.data[96:], "big")
         units = int.from_bytes(log.data[64:96], "big", signed=True)
         change = PositionChange(manager, number, units, ("", ""), (0, 0), log.contract, has_amounts=False)
-        found.setdefault((manager, number), []).append(change)
-    for (manager, number), each in found.items():
+        changes_by_position.setdefault((manager, number), []).append(change)
+    for (manager, number), each in changes_by_position.items():
         if len({change.pool for change in each}) > 1:
             raise ValueError(f"several contracts logged changes of {number} of {manager}")
-    return [change for each in found.values() for change in each]
+    return [change for each in changes_by_position.values() for change in each]
 
 
 FAMILY = Family(

@@ -15,7 +15,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode each pool in which the account has something: what is staked, and each waiting withdrawal.
 
     What waits earns nothing, and the vault counts it as staked until it is taken. Rewards include those that the vault
-    owes because a payment failed. Pools that pay XVS are read, and those of the account's deposits.
+    owes because a payment failed. The first MAX_POOLS pools that pay XVS are read, and those of the account's deposits.
     """
     vault, account = match.contract, match.account
     (xvs,) = yield [Call(vault, "xvsAddress()(address)")]

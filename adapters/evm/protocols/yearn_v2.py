@@ -10,7 +10,10 @@ MAX_DECIMALS = 36
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """Return what `withdraw` pays for `raw` shares without a loss; None if the vault has fewer shares."""
+    """Return what `withdraw` pays for `raw` shares without a loss.
+
+    None if the vault has fewer shares, or more than MAX_DECIMALS decimals.
+    """
     vault = match.contract
     token, price, decimals, supply = yield [
         Call(vault, "token()(address)"),

@@ -44,12 +44,9 @@ class CurveNG:
         return [Call(self.factory, COINS, (pool.key,)), *state, *map(AtParent, state)]
 
     def market(self, pool: Pool, results: Sequence[object]) -> Market | None:
-        """Return the states of the curve at the block and at its parent.
+        """Return the marginal price of the pool; None if it is empty or unread.
 
-        The parent's is None if it was not readable.
-
-        None if the first state is not readable, or a token is a coin of the underlying pool of a metapool. `results`
-        has the coins, then the reads of the state at the block, then those at its parent.
+        None too if a token is no coin of the pool itself, but of a metapool's underlying pool.
         """
         coins, pair = results[0], pool.pair
         if not (isinstance(coins, tuple) and pair.token in coins and pair.quote in coins):
