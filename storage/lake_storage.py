@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from chainfolio.storage.deltalog import needed_entries
 from chainfolio.storage.disk import sync
 from chainfolio.storage.parquet import Bucket, Folder
 
@@ -30,7 +31,10 @@ class LakeStorage(Protocol):
         """Return the folder with a table's files."""
 
     def table_names(self) -> list[str]:
-        """Return the names of all tables with a log, sorted; also those that this release does not know."""
+        """Return the names of all tables with an entry in their log, sorted.
+
+        Tables that this release does not know are among them. An interrupted first commit may leave an empty log.
+        """
 
     def log_names(self, table: str) -> list[str]:
         """Return the names of all files in the log of a table; empty if there is none."""
@@ -61,8 +65,9 @@ class LocalStorage:
         return Folder(Path(self.uri, table))
 
     def table_names(self) -> list[str]:
-        """Return the names of all tables with a log, sorted."""
-        return sorted(log.parent.name for log in Path(self.uri).glob(f"*/{LOG}"))
+        """Return the names of all tables with an entry in their log, sorted."""
+        names = (log.parent.name for log in Path(self.uri).glob(f"*/{LOG}"))
+        return sorted(name for name in names if needed_entries(self.log_names(name), None))
 
     def log_names(self, table: str) -> list[str]:
         """Return the names of all files in the log of a table."""
@@ -133,8 +138,8 @@ class ObjectStorage:
         return Bucket(self._store.folder(f"{self.uri}/{table}"))
 
     def table_names(self) -> list[str]:
-        """Return the names of all tables with a log, sorted. It takes one request for each table."""
-        return sorted(name for name in self._names("") if self.log_names(name))
+        """Return the names of all tables with an entry in their log, sorted. It takes one request for each table."""
+        return sorted(name for name in self._names("") if needed_entries(self.log_names(name), None))
 
     def log_names(self, table: str) -> list[str]:
         """Return the names of all objects in the log of a table."""

@@ -2,8 +2,8 @@
 
 Each table is copied as it is: the files of its newest version, and the log from its last checkpoint on. So the marks of
 batches stay. The first entry of the log is copied last: before it, the target has no table. A transfer that was
-interrupted copies the remaining files when it is repeated. A table with other versions is refused, so nothing is ever
-overwritten.
+interrupted copies the remaining files when it is repeated. A table with other versions is refused, also one that came
+while files were copied, so no commit is ever overwritten.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from chainfolio.storage.parquet import compare_file
 from chainfolio.storage.transfer import CopiedTable
 
 if TYPE_CHECKING:
+    from chainfolio.storage.checksums import ReadAt
     from chainfolio.storage.lake_storage import LakeStorage
     from chainfolio.storage.parquet import Bucket, Folder
 
 STORE: Final = "lake"
+START_AGAIN: Final = "stop everything that writes, empty the target, and start again"
 PART_BYTES: Final = 4 * 2**20
 COPIERS: Final = 8  # files at once: an object store answers slowly
 
@@ -66,8 +68,7 @@ def transfer_lake(source: LakeStorage, target: LakeStorage) -> Iterator[CopiedTa
     with translate_errors("of the lake"):
         is_same = source.table_names() == names
     if not is_same or any(_newest(source, name).number != version.number for name, version in versions.items()):
-        remedy = "stop everything that writes, empty the target, and start again"
-        raise StoreError(STORE, "its tables were changed while they were copied", remedy=remedy)
+        raise StoreError(STORE, "its tables were changed while they were copied", remedy=START_AGAIN)
 
 
 def _newest(storage: LakeStorage, name: str) -> _Version:
@@ -93,15 +94,18 @@ def _copied(source: LakeStorage, target: LakeStorage, name: str, version: _Versi
 
     Raises:
         CorruptFile: A file is damaged.
-        StoreError: An entry of the log differs from its source after the copy.
+        StoreError: The table differs from its source after the copy, or the target has another version by now.
     """
     copy = partial(_copy, source.folder(name), folder := target.folder(name), name)
     with ThreadPoolExecutor(COPIERS) as pool:
         results = list(pool.map(copy, version.files))
-    folder.sync_directories()
+    folder.sync_directories(version.files)
+    _check_is_free(source, target, name, version)  # copying may take hours
     results += [copy(entry) for entry in reversed(version.entries)]
     folder.sync_directories()
     target.sync_commits(name, -1)
+    if _newest(target, name) != version:
+        raise StoreError(STORE, f"table {name} differs after it was copied", remedy=START_AGAIN)
     digest = hashlib.sha256()
     for path, sha256 in sorted(zip([*version.files, *reversed(version.entries)], results, strict=True)):
         digest.update(f"{path}\0{sha256[0]}\n".encode())
@@ -116,24 +120,26 @@ def _copy(source: Folder | Bucket, target: Folder | Bucket, table: str, path: st
 
     Raises:
         CorruptFile: The file is damaged.
-        StoreError: An entry of the log differs from its source after the copy.
+        StoreError: The file was read only in part. Also for an entry of the log of which the target has another one, or
+            that differs from its source after the copy.
     """
     present, directory = _digest(target, path), path.rpartition("/")[0]
     if present is not None and present == _digest(source, path):
         return present, False
+    if present is not None and directory == LOG:
+        raise _refused(f"table {table} of the target has another entry {path} than the source")
     digest = hashlib.sha256()
     with (
         source.source(path) as (size, read_at),
         target.create(directory, lambda: path.rpartition("/")[2]) as copy,
     ):
-        for start in range(0, size, PART_BYTES):
-            part = read_at(start, min(PART_BYTES, size - start))
+        for part in _parts(path, size, read_at):
             digest.update(part)
             copy.write(part)
     if directory != LOG:
         for _ in compare_file(target, path):
             pass
-    elif _digest(target, path) != digest.hexdigest():
+    elif {_digest(target, path), _digest(source, path)} != {digest.hexdigest()}:
         raise StoreError(STORE, f"{table}/{path} is another one after it was copied", remedy="run it again")
     return digest.hexdigest(), True
 
@@ -143,11 +149,20 @@ def _digest(folder: Folder | Bucket, path: str) -> str | None:
     digest = hashlib.sha256()
     try:
         with folder.source(path) as (size, read_at):
-            for start in range(0, size, PART_BYTES):
-                digest.update(read_at(start, min(PART_BYTES, size - start)))
+            for part in _parts(path, size, read_at):
+                digest.update(part)
     except FileNotFoundError:
         return None
     return digest.hexdigest()
+
+
+def _parts(path: str, size: int, read_at: ReadAt) -> Iterator[bytes]:
+    """Yield the bytes of a file. Raises StoreError if they end before its size."""
+    for start in range(0, size, PART_BYTES):
+        part = read_at(start, count := min(PART_BYTES, size - start))
+        if len(part) != count:
+            raise StoreError(STORE, f"{path} was read only in part", remedy="run it again")
+        yield part
 
 
 def _refused(reason: str) -> StoreError:

@@ -88,8 +88,14 @@ class Folder:
             draft.rename(folder / final_name())
         self._fresh.add(folder)
 
-    def sync_directories(self) -> None:
-        """Force the directory entries of new files to the disk, so that a commit may name the files."""
+    def sync_directories(self, present: Iterable[str] = ()) -> None:
+        """Force the directory entries of new files to the disk, so that a commit may name the files.
+
+        Args:
+            present: Paths of files that another process may have written and not forced to the disk.
+        """
+        for folder in {(self.root / path).parent for path in present}:
+            self._fresh.update(each for each in (folder, *folder.parents) if each.is_relative_to(self.root.parent))
         for folder in sorted(self._fresh):
             sync(folder)
         self._fresh.clear()
@@ -126,7 +132,7 @@ class Bucket:
             with self._filesystem.open_output_stream(f"{directory}/{final_name()}") as stream:
                 shutil.copyfileobj(file, stream, UPLOAD_BYTES)
 
-    def sync_directories(self) -> None:
+    def sync_directories(self, present: Iterable[str] = ()) -> None:
         """Do nothing: objects are durable."""
 
     @contextmanager

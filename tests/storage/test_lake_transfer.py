@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from chainfolio.errors import CorruptFile, StoreError
+from chainfolio.storage.checksums import ReadAt
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.lake_storage import LOG
 from chainfolio.storage.lake_transfer import transfer_lake
@@ -50,22 +51,26 @@ def assert_equal(copy: Lake, original: Lake) -> None:
 
 
 def test_a_lake_is_the_same_after_it_was_copied_and_goes_on(place: Place) -> None:
-    original = previous = place("folder")
+    original, middle, copy = place("folder"), place("bucket"), place("folder")
     fill(original)
-    digests = set()
-    for kind in ("bucket", "bucket", "folder"):
-        copy = place(kind)
-        first, second = (list(transfer_lake(previous.storage, copy.storage)) for _ in range(2))
-        assert [each.copied for each in (*first, *second)] == [True, True, False, False]
-        digests |= {(each.table, each.rows, each.digest) for each in (*first, *second)}
-        previous = copy
-    assert {(table, count) for table, count, _ in digests} == {("account_transfers", 1), ("blocks", 2 * BATCHES)}
-    assert len(digests) == 2
-    assert_equal(previous, original)
-    for lake in (original, previous):
+    results = list(transfer_lake(original.storage, middle.storage)), list(transfer_lake(middle.storage, copy.storage))
+    assert results[0] == results[1]
+    assert [(each.table, each.rows, each.copied) for each in results[0]] == [
+        ("account_transfers", 1, True),
+        ("blocks", 2 * BATCHES, True),
+    ]
+    assert_equal(copy, original)
+    for lake in (original, copy):
         assert not lake.append(BLOCKS, make(BLOCKS, "a", [BATCHES]), stream="s", batch=BATCHES - 1), "it has this batch"
         assert lake.append(BLOCKS, make(BLOCKS, "a", [BATCHES]), stream="s", batch=BATCHES)
-    assert_equal(previous, original)
+    assert_equal(copy, original)
+
+
+def test_what_was_copied_from_one_bucket_into_another_is_not_copied_again(place: Place) -> None:
+    original, copy = place("bucket"), place("bucket")
+    original.append(BLOCKS, make(BLOCKS, "a", [0]), stream="s", batch=0)
+    (first,), (second,) = (list(transfer_lake(original.storage, copy.storage)) for _ in range(2))
+    assert (first.copied, second.copied, second.digest) == (True, False, first.digest)
 
 
 def test_a_copy_that_was_interrupted_is_no_table_and_is_finished_by_the_next_one(
@@ -150,3 +155,60 @@ def test_an_empty_lake_and_a_missing_bucket(place: Place) -> None:
     fill(original)
     with pytest.raises(StoreError, match="the bucket does not exist"):
         list(transfer_lake(original.storage, Lake("s3://no-such-bucket/data").storage))
+
+
+@pytest.mark.parametrize(("is_size_right", "says"), [(True, "was read only in part"), (False, "differs after it was")])
+def test_an_entry_that_is_read_in_part_is_noticed(
+    place: Place, monkeypatch: pytest.MonkeyPatch, is_size_right: bool, says: str
+) -> None:
+    original, copy, source = place("folder"), place("folder"), Folder.source
+    fill(original)
+
+    @contextmanager
+    def read(self: Folder, path: str) -> Iterator[tuple[int, ReadAt]]:
+        with source(self, path) as (size, read_at):
+            if str(self.root) == f"{original.uri}/blocks" and path.endswith("4.json"):
+                lines = [line for line in read_at(0, size).splitlines(keepends=True) if b'"add"' not in line]
+                content = b"".join(lines)
+                yield size if is_size_right else len(content), lambda at, count: content[at : at + count]
+            else:
+                yield size, read_at
+
+    monkeypatch.setattr(Folder, "source", read)
+    with pytest.raises(StoreError, match=says):
+        list(transfer_lake(original.storage, copy.storage))
+
+
+def test_commits_that_come_to_the_target_meanwhile_are_kept(place: Place) -> None:
+    original, copy = place("folder"), place("folder")
+    fill(original)
+    steps = transfer_lake(original.storage, copy.storage)
+    assert next(steps).table == "account_transfers"
+    rows = make(BLOCKS, "a", range(20, 23))
+    copy.append(BLOCKS, rows, stream="s", batch=50)
+    with pytest.raises(StoreError, match="table blocks of the target has another entry"):
+        next(steps)
+    assert stored(Lake(copy.uri), BLOCKS, "a").equals(rows)
+
+
+def test_folders_of_files_that_are_there_are_forced_to_the_disk(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, copy, synced = place("folder"), place("folder"), set[Path]()
+    fill(original)
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "sync_directories", lambda *_: None)
+        list(transfer_lake(original.storage, copy.storage))
+    monkeypatch.setattr("chainfolio.storage.parquet.sync", synced.add)
+    assert not any(each.copied for each in transfer_lake(original.storage, copy.storage))
+    root = Path(copy.uri)
+    assert {root, root / "blocks", root / "blocks" / "chain=a"} <= synced
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+def test_a_log_without_entries_is_no_table(place: Place, kind: str) -> None:
+    original, copy = place("folder"), place(kind)
+    original.append(BLOCKS, make(BLOCKS, "a", [0]), stream="s", batch=0)
+    (Path(original.uri) / "transfers" / LOG).mkdir(parents=True)
+    with copy.storage.folder("prices").create(LOG, lambda: "_last_checkpoint") as file:
+        file.write(b"{}")
+    assert [each.table for each in transfer_lake(original.storage, copy.storage)] == ["blocks"]
+    assert copy.storage.table_names() == ["blocks"]
