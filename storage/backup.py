@@ -171,7 +171,7 @@ def back_up(
     _check_target(places, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _written(places, _Writer(folder, link, on_progress), documents, release, now)
+        return _write_files(places, _Writer(folder, link, on_progress), documents, release, now)
     except BaseException as error:  # also if it is interrupted: a part of a backup would look like one
         _delete_written(folder, documents)
         if isinstance(error, FileNotFoundError):
@@ -194,7 +194,7 @@ def _delete_written(folder: Path, documents: Iterable[str]) -> None:
 
 
 def _check_target(places: StorePaths, folder: Path) -> None:
-    """Raise BadRequest for a folder with entries or inside the lake, or without tail and state."""
+    """Raise BadRequest if the folder has entries or is inside the lake, or if no tail or state exists."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadRequest("folder", f"{folder} is not an empty folder", remedy="name a new one for each backup")
     if folder.resolve().is_relative_to(places.lake.resolve()):
@@ -204,7 +204,7 @@ def _check_target(places: StorePaths, folder: Path) -> None:
         raise BadRequest("data", f"nothing is stored at {places.data}", remedy=remedy)
 
 
-def _written(
+def _write_files(
     places: StorePaths, writer: _Writer, documents: dict[str, str], release: str, now: Callable[[], str]
 ) -> Manifest:
     """Write all files of a backup as of one moment, and its manifest last; return the manifest."""
@@ -253,13 +253,13 @@ def _moment(places: StorePaths) -> Iterator[_OpenSnapshot]:
                 if name == "tail":
                     prepare(connection, path)  # raises for another format version
                 moment.databases[name] = connection
-        with _held_tail(places.tail):
+        with _lock_tail(places.tail):
             _read_moment(places, moment)
         yield moment
 
 
 @contextmanager
-def _held_tail(path: Path) -> Iterator[None]:
+def _lock_tail(path: Path) -> Iterator[None]:
     """Hold the write lock of the tail for the duration of the block, if the tail exists."""
     if not path.exists():
         yield

@@ -74,7 +74,7 @@ class DecodedRows:
             frames.append(frame)
         if not frames:
             return None
-        rows = _joined(frames)
+        rows = _concatenate(frames)
         is_longer = before is None or len(streams) >= len(before.streams) or kept < len(streams)
         if is_longer:
             self._keep(table, _TableRows(streams, ends, rows, sum(len(stream) for _, stream in streams)))
@@ -98,7 +98,7 @@ def _common(before: Streams, streams: Streams) -> int:
     return count
 
 
-def _joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def _concatenate(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     import polars as pl
 
     rows = pl.concat(frames, rechunk=False) if len(frames) > 1 else frames[0]

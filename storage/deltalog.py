@@ -58,7 +58,7 @@ def files_of(handle: DeltaTable | None) -> list[LakeFile]:
 
 
 def needed_entries(names: Iterable[str], version: int | None) -> list[str]:
-    """Return the names in a log that a version needs, sorted: its last checkpoint, and all later entries up to it.
+    """Return the names in a log that a version needs, sorted: its last checkpoint and all later entries.
 
     The pointer to the last checkpoint is left out, because it may name a newer version. Without it, the log is listed.
 

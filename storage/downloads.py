@@ -37,7 +37,7 @@ class Downloads:
     def fetch(self, lake: Lake, table: Table, files: Iterable[LakeFile], report: Callable[[int], None]) -> None:
         """Copy the missing ones of a table's files.
 
-        Old copies of other files are deleted, and old drafts of copies that were never finished.
+        Copies of other files are deleted, and drafts of unfinished copies, if they are older than `KEEP_S`.
 
         Args:
             report: Called with the number of bytes of each part that was copied.

@@ -65,7 +65,7 @@ class KeptRows:
             return self._rows.get(key)
 
     def put(self, key: Hashable, rows: pa.Table) -> None:
-        """Keep rows, unless they are too many, and drop the least used ones beyond the bounds."""
+        """Keep a copy of rows, unless they exceed a tenth of a bound; drop others beyond the bounds."""
         copied = rows.take(np.arange(rows.num_rows))  # a slice would keep its whole row group
         size = max(1, copied.num_rows), copied.nbytes
         if size[0] * 10 > self._max_rows or size[1] * 10 > self._max_bytes:

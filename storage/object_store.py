@@ -84,8 +84,8 @@ class ObjectStore:
 
     @cached_property
     def _filesystem(self) -> FileSystem:
-        # That of Arrow and not that of the Delta library, which stops all other threads while it sends.
         """Return Arrow's file system for this service."""
+        # Not that of the Delta library, which stops all other threads while it sends.
         from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
         return S3FileSystem(

@@ -24,7 +24,7 @@ from chainfolio.blocks import Span, Spans
 from chainfolio.storage.arrays import is_constant, limits
 from chainfolio.storage.checksums import ChecksumReader, ChecksumWriter, ReadAt, read_footer
 from chainfolio.storage.disk import sync
-from chainfolio.storage.row_order import COUNTERS, Rows, _sorted, check_rows, in_order
+from chainfolio.storage.row_order import COUNTERS, Rows, _sort, check_rows, in_order
 from chainfolio.table import Table
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def _pieces(table: Table, batches: Iterable[Rows]) -> Iterator[tuple[str, int | 
     for rows in _row_group_sized(_tables(table, batches)):
         for chain, chain_rows in _by_chain(rows):
             if "bucket" in table.partitions:
-                for bucket, part in _by_bucket(_sorted(table, chain_rows, "bucket")):
+                for bucket, part in _by_bucket(_sort(table, chain_rows, "bucket")):
                     yield chain, bucket, part
             else:
                 yield chain, None, in_order(table, chain_rows)
@@ -253,7 +253,7 @@ def _by_bucket(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _row_group_sized(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Concatenate tables until they fill one row group, or one sort."""
+    """Yield concatenated tables of at least `ROW_GROUP` rows or `GROUP_BYTES`; the last may be smaller."""
     pending: list[pa.Table] = []
     count = size = 0
     for rows in tables:
@@ -329,7 +329,7 @@ class _File:
 
 @cache
 def _layout(table: Table) -> dict[str, Any]:
-    """Return compression and encodings.
+    """Return the arguments of `pq.ParquetWriter` for a table: compression, encodings and statistics.
 
     No bloom filters: DuckDB 1.5 gives wrong results with those of binary columns.
     """

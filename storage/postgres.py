@@ -60,10 +60,10 @@ def translate_errors(store: str, url: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise _translated(store, masked(url), error) from None
+        raise _typed_error(store, masked(url), error) from None
 
 
-def _translated(store: str, address: str, error: psycopg.Error) -> StoreError:
+def _typed_error(store: str, address: str, error: psycopg.Error) -> StoreError:
     """Return the typed error of a PostgreSQL error: Locked if a later attempt may succeed.
 
     StorageFull if the disk is full, else StoreError.

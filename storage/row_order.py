@@ -40,7 +40,7 @@ def _difference(actual: Any, expected: Any) -> str:
 
 def in_order(table: Table, rows: pa.Table) -> pa.Table:
     """Return rows sorted in the table's order."""
-    return rows if _is_in_order(table, rows) else _sorted(table, rows)
+    return rows if _is_in_order(table, rows) else _sort(table, rows)
 
 
 def _is_in_order(table: Table, rows: pa.Table) -> bool:
@@ -79,6 +79,6 @@ def _steps(values: pa.ChunkedArray) -> tuple[Any, Any]:
     )
 
 
-def _sorted(table: Table, rows: pa.Table, *first: str) -> pa.Table:
+def _sort(table: Table, rows: pa.Table, *first: str) -> pa.Table:
     names = [*first, *(name for name in table.order if name not in table.partitions)]
     return rows.sort_by([(name, "ascending") for name in names])

@@ -20,7 +20,10 @@ NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT")
 
 
 def main() -> None:
-    """Run one task."""
+    """Run the query of a task from standard input, and write the result as JSON to standard output.
+
+    Before the query, the process gives up writing. If it can still change files, the ways are the result.
+    """
     task = json.load(sys.stdin)
     resource.setrlimit(resource.RLIMIT_CPU, (4 * task["seconds"], 4 * task["seconds"] + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

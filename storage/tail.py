@@ -67,7 +67,7 @@ class Tail(TailLocks, AccountTables, EndpointTables, PriceTables):
 
     def __init__(self, place: Path | str, *, reader: bool = False) -> None:
         self.place = place
-        self._database = _opened(place, reader=reader)
+        self._database = _open_database(place, reader=reader)
         self.decoded = DecodedRows()
 
     @property
@@ -172,6 +172,7 @@ class Tail(TailLocks, AccountTables, EndpointTables, PriceTables):
     def forget_batch(self, batch: Batch) -> None:
         """Delete the indexed ranges of a batch's heights and mark it as done, in one transaction.
 
+        Ranges of all datasets and filters are deleted, not only the batch's, and what is stored about balances there.
         For repairs, after the lake's rows of these heights were deleted.
         """
         chain, first, last = batch.chain, batch.span.first, batch.span.last
@@ -332,7 +333,7 @@ class Tail(TailLocks, AccountTables, EndpointTables, PriceTables):
         return self._database.write(chain)
 
 
-def _opened(place: Path | str, *, reader: bool) -> TailDatabase:
+def _open_database(place: Path | str, *, reader: bool) -> TailDatabase:
     """Open the database at a place: PostgreSQL for its URL, else a SQLite file."""
     if not isinstance(place, str) or not place.startswith(POSTGRES):
         return SqliteTail(Path(place), reader=reader)
@@ -407,7 +408,10 @@ def _delete_above(tx: Transaction, chain: str, height: int) -> None:
 
 
 def _merge_range(tx: Transaction, chain: str, datasets: Iterable[str], filters: Sequence[str], span: Span) -> None:
-    """Merge a span into the stored ranges. Only ranges that touch it are read and written."""
+    """Merge a span into the stored ranges, and delete the reconciliations that overlap it.
+
+    Only ranges that touch the span are read and written. Filters of accounts delete their reconciliations alone.
+    """
     for dataset in datasets:
         for filter in filters:
             key = (chain, dataset, filter)

@@ -38,7 +38,7 @@ class TailLocks:
         return self._database.hold(name, subject, store=store, wait=wait)
 
     def check_locks(self, chain: str) -> None:
-        """Check that this process did not lose a lock of a chain that it holds, as a process that was frozen does.
+        """Check that this process did not lose a chain's lock that it holds, as a frozen process does.
 
         A lock is lost if the database ended the connection and another process may have taken the lock.
 

@@ -90,7 +90,7 @@ class PostgresTail:
             migrate(url, "tail", HEAD, VERSION_TABLE, script)
             self._timeout = TransactionTimeout("tail-watch")
             try:
-                self._connected()
+                self._open_connection()
             except BaseException:  # also if it is cancelled
                 self._timeout.close()
                 raise
@@ -107,7 +107,7 @@ class PostgresTail:
                 return self._read(sql, arguments)
 
     def _read(self, sql: str, arguments: Iterable[object]) -> Rows:
-        connection = self._connected()
+        connection = self._open_connection()
         with nullcontext() if self._is_writing else self._timeout.limit(connection):
             return _execute(connection, sql, arguments).fetchall()
 
@@ -119,7 +119,7 @@ class PostgresTail:
         have succeeded: callers continue from what is stored.
         """
         with translate_errors("tail", self.url), self._lock:
-            connection = self._begun()
+            connection = self._begin()
             self._is_writing = True
             try:
                 self._check_lost(chain)
@@ -133,11 +133,11 @@ class PostgresTail:
             finally:
                 self._is_writing = False
 
-    def _begun(self) -> Connection:
+    def _begin(self) -> Connection:
         """Return the connection in a new transaction that has the writer's lock."""
         begin = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITER_LOCK})"
         for attempt in range(2):
-            connection = self._connected()
+            connection = self._open_connection()
             try:
                 with self._timeout.limit(connection):
                     connection.execute(begin.encode(), prepare=False)
@@ -247,7 +247,7 @@ class PostgresTail:
     def _is_broken(self) -> bool:
         return self._connection is None or self._connection.closed
 
-    def _connected(self) -> Connection:
+    def _open_connection(self) -> Connection:
         """Return the connection. A new one takes the locks of the last one again.
 
         Raises:

@@ -32,8 +32,8 @@ class SqliteTail:
         self._lock = threading.RLock()
         if self.address != IN_MEMORY and not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            prepare(_connected(path), path).close()
-        self._connection = _connected(path, reader=reader)
+            prepare(_connect(path), path).close()
+        self._connection = _connect(path, reader=reader)
         try:
             prepare(self._connection, path)
         except BaseException:  # also if it is cancelled
@@ -87,6 +87,6 @@ class _Transaction:
         self._connection.executemany(sql, rows)
 
 
-def _connected(path: Path, *, reader: bool = False) -> apsw.Connection:
+def _connect(path: Path, *, reader: bool = False) -> apsw.Connection:
     with translate_errors("tail", path):
         return connect(path, reader=reader)

@@ -201,7 +201,7 @@ class _SqliteSide:
         )
 
     def replace(self, table: Table, rows: Iterable[Row]) -> None:
-        """Write the rows of a table."""
+        """Insert rows into a table. Existing rows are deleted first only in tables of `INITIAL`."""
         if table.name in INITIAL:
             self._connection.execute(f"DELETE FROM {table.name}")
         places = ", ".join("?" * len(table.columns))
@@ -246,7 +246,10 @@ class _PostgresSide:
             yield from cursor.execute(sql.encode())
 
     def replace(self, table: Table, rows: Iterable[Row]) -> None:
-        """Write the rows of a table, and let its numbers continue after the highest one."""
+        """Insert rows into a table, and let its numbers continue after the highest one.
+
+        Existing rows are deleted first only in tables of `INITIAL`.
+        """
         names = ", ".join(table.columns)
         if table.name in INITIAL:
             self._connection.execute(f"DELETE FROM {table.name}".encode())

@@ -58,11 +58,11 @@ def _view(table: Table, files: Sequence[str], error: str | None) -> str:
     """
     columns_and_types = [pair for column in table.columns for pair in _types(column.name, column.type)]
     if error is not None:  # each column and the condition raise the error: every query raises it
-        columns = ", ".join(f"refused::{kind} AS {_quoted(name)}" for name, kind in columns_and_types)
+        columns = ", ".join(f"refused::{kind} AS {_quote(name)}" for name, kind in columns_and_types)
         query = f"SELECT error({literal(error)})::VARCHAR AS refused"
         return f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} FROM ({query}) WHERE refused IS NULL;"
     if not files:
-        columns = ", ".join(f"NULL::{kind} AS {_quoted(name)}" for name, kind in columns_and_types)
+        columns = ", ".join(f"NULL::{kind} AS {_quote(name)}" for name, kind in columns_and_types)
         return f"CREATE OR REPLACE VIEW {table.name} AS SELECT {columns} WHERE false;"
     names = ", ".join(map(literal, files))
     columns = ", ".join(column for each in table.columns for column in _columns(each.name, each.type))
@@ -76,8 +76,8 @@ def _view(table: Table, files: Sequence[str], error: str | None) -> str:
 
 
 def _columns(name: str, kind: str) -> list[str]:
-    column = _quoted(name)
-    return [column, f"{decimal_of(column)} AS {_quoted(name + '_dec')}"] if kind == "raw" else [column]
+    column = _quote(name)
+    return [column, f"{decimal_of(column)} AS {_quote(name + '_dec')}"] if kind == "raw" else [column]
 
 
 def decimal_of(column: str) -> str:
@@ -136,7 +136,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return f'"{name}"'
 
 

@@ -94,7 +94,7 @@ class Adder:
         self._rows = None if len(index) > 4096 else {each: row for row, each in enumerate(index.tolist())}
 
     def sums(self, pairs: Iterable[tuple[int, int]]) -> Array:
-        """Return the sum of each validator's amounts, from pairs of validator and amount."""
+        """Return each validator's sum of amounts, from pairs of validator and amount; others are ignored."""
         sums = np.zeros(len(self._index), np.int64)
         if (rows := self._rows) is not None:
             for validator, amount in pairs:

@@ -52,7 +52,11 @@ def build(
     configs: Path,
     transport: WebTransport | None = None,
 ) -> BeaconChain:
-    """Build one chain from its settings and its facts. No request is sent yet."""
+    """Build one chain from its settings and its facts. No request is sent yet.
+
+    Raises:
+        BadSettings: The file of its facts is invalid, or missing although the settings name it.
+    """
     transport = transport or HttpTransport(environment.answers, connections=settings.requests)
     nodes = [
         BeaconNode(

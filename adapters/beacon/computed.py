@@ -46,7 +46,7 @@ class ComputedRewards:
         checkpoints = await reader.read(slot, f"/eth/v1/beacon/states/{slot}/finality_checkpoints", Checkpoints)
         is_leak = epoch - checkpoints.finalized.epoch > spec.number("MIN_EPOCHS_TO_INACTIVITY_PENALTY")
         registry = await reader.validators(epoch + 1)
-        flags = _extended(flags, len(registry))
+        flags = _extend(flags, len(registry))
         rows, ideal = voting.attestation_rewards(spec, epoch, registry, flags, is_leak=is_leak)
         return ideal, rows
 
@@ -122,7 +122,7 @@ class ComputedRewards:
         flags = np.zeros(0, np.uint8) if epoch == target else (await self._timely_votes(target, target)).flags
         stake, blocks = await self._network_stake(epoch), await self._blocks(epoch)
         roots = await self._roots(target, epoch)
-        flags = _extended(flags, len(stake.increments))
+        flags = _extend(flags, len(stake.increments))
         committees = await self._committees(target)
         return voting.count_votes(self.network.spec, target, blocks, roots, committees, stake, flags)
 
@@ -169,6 +169,6 @@ class ComputedRewards:
         self._memo.close()
 
 
-def _extended(flags: Array, count: int) -> Array:
+def _extend(flags: Array, count: int) -> Array:
     """Return flags with zeros for validators that came later."""
     return np.concatenate([flags, np.zeros(count - len(flags), np.uint8)]) if len(flags) < count else flags

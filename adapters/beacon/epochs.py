@@ -104,7 +104,7 @@ async def settle_epoch(reader: Reader, number: int, height: int) -> SettledEpoch
             reader.nodes.key, f"no rewards of validator {missing[0]} for epoch {number}, though it had duties"
         )
     keep = rewards.on_duty | rewards.has_amount
-    columns = {name: _filtered(values, keep) for name, values in rewards.columns.items()}
+    columns = {name: _filter_rows(values, keep) for name, values in rewards.columns.items()}
     reader.release(number)
     return SettledEpoch(number, height, at.index[keep], columns, current.changes, at)
 
@@ -184,7 +184,7 @@ async def _balances(reader: Reader, number: int) -> EpochBalances:
     return EpochBalances(number, before, after, attestations, slots, nearby, accused, correlation=penalties)
 
 
-def _filtered(values: Column, keep: Array) -> Column:
+def _filter_rows(values: Column, keep: Array) -> Column:
     """Return the rows of a column that are True in `keep`."""
     if values is None or keep.all():
         return values

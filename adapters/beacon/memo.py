@@ -24,7 +24,10 @@ class Memo:
         return task.result() if task.done() else await asyncio.shield(task)
 
     def task(self, kind: str, key: Hashable, request: Callable[[], Awaitable[T]]) -> asyncio.Task[T]:
-        """Return the task of a request, started if there is none. Do not cancel it: others may wait for it."""
+        """Return the task of a request, started if there is none. Do not cancel it: others may wait for it.
+
+        The oldest tasks of a kind are dropped from memory beyond its limit, and run to their end.
+        """
         tasks = self._tasks[kind]
         task = tasks.get(key)
         if task is None:

@@ -105,7 +105,10 @@ class Reader(StateReader):
         return await self.memo.get("seat_reward", epoch, _no_seat_reward) is None
 
     async def _read_sync(self, block: BlockMessage, seats: Seats) -> dict[int, int]:
-        """Return sync rewards in gwei by selected validator, computed if the node does not serve them."""
+        """Return sync rewards in gwei by selected validator, computed if the node does not serve them.
+
+        Raises BadAnswer if the node gives none of a validator that has a seat.
+        """
         ids = [] if self.selection is None else [str(each) for each in sorted(seats.validators)]
         path = f"/eth/v1/beacon/rewards/sync_committee/{block.slot}"
         try:

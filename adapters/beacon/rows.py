@@ -34,7 +34,7 @@ HEX_ROWS: Final = 50_000  # rows that are encoded at a time
 def blocks(chain: str, pairs: Sequence[tuple[Block, BlockMessage]]) -> pa.Table:
     """Return the rows of blocks.
 
-    `miner` is the fee recipient on the execution chain, None before the merge.
+    `miner` is the fee recipient on the execution chain, None before the merge. `tx_count` is 0.
     """
     rows = [
         {

@@ -33,7 +33,7 @@ class Slots:
         self._final = -1
 
     async def spec(self) -> Spec:
-        """Return the specification of the network, read on the first call.
+        """Return the specification of the network; the first call reads it, and checks nodes that answer.
 
         Raises:
             WrongChain: A node is of another network than the facts.

@@ -137,7 +137,7 @@ class StateReader:
         return await self.validators(epoch if self.memo.has("validators", epoch) or not epoch else epoch - 1)
 
     async def select_validators(self, epoch: int, indexes: Sequence[int]) -> ValidatorTable:
-        """Return any validators at the end of an epoch (-1: at genesis), by ascending index."""
+        """Return any validators at the end of an epoch (-1: at genesis), by index, without absent ones."""
         if epoch >= 0 and self.memo.has("validators", epoch):
             table = await self.validators(epoch)
             array = np.array(indexes, np.int64)

@@ -86,7 +86,7 @@ class ValidatorTable(BalanceTable):
 def validator_table(
     source: str, rows: Sequence[KeyedRow] | Sequence[RegistryRow], pubkeys: Array | None = None
 ) -> ValidatorTable:
-    """Return rows of a response as a table, in the order of their indexes.
+    """Return rows of a response as a table by ascending index. Epochs beyond NEVER become NEVER.
 
     Args:
         source: The node, for errors.

@@ -78,7 +78,10 @@ def pages(accounts: Sequence[str], size: int = PAGE - 1) -> Iterator[tuple[str, 
 
 
 def tree_pages(trees: Sequence[TreeRead]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield pages of trees, each with the number of bytes to read per tree."""
+    """Yield pages of trees, each with the number of bytes to read per tree.
+
+    A page has at most `PAGE` - 1 trees, all of one size, and at most `MAX_TREE_BYTES` unless it is a single tree.
+    """
     addresses_by_size: dict[int, list[str]] = {}
     for tree in trees:
         addresses_by_size.setdefault(tree.size, []).append(tree.address)

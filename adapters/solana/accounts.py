@@ -264,7 +264,10 @@ def describe(assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
 
 
 def token_uris(collectibles: Sequence[Asset]) -> Plan[list[TokenUri]]:
-    """Read the URIs in the metadata of mints, in one round and in order; Unknown for compressed NFTs."""
+    """Read the URIs in the metadata of mints, in one round and in order.
+
+    Unknown for compressed NFTs, and for assets without a mint; empty if a mint has no metadata.
+    """
     mints = [each for each in collectibles if each.kind != COMPRESSED]
     by_mint = dict(zip(mints, (yield from read_all([MintRead(each.reference) for each in mints])), strict=True))
     results = [by_mint.get(each, NO_URI) for each in collectibles]

@@ -84,7 +84,7 @@ class CallReader:
         If the node did not record the calls of programs, the changes are `unread` and those of the accounts.
         """
         if self.transaction.calls is None:
-            return CallChange("unread", ""), *self._changed(self.transaction.accounts)
+            return CallChange("unread", ""), *self._unclear_changes(self.transaction.accounts)
         changes: list[CallChange] = []
         kept: dict[str, str] = {}
         for call in self.transaction.calls:
@@ -100,7 +100,10 @@ class CallReader:
         return (*changes, *self._rents(kept))
 
     def _rule(self, call: ProgramCall) -> CallRule | None:
-        """Return the rule of a call; None if there is none, or if its accounts are not as the rule has them."""
+        """Return the rule of a call; None if there is none, or if the call has too few accounts for it.
+
+        An event that a program logs by calling itself has the rule of a trade, so that it changes nothing.
+        """
         if call.content.startswith(EVENT):
             return CallRule(TRADE)
         rules = self.rules[call.program]
@@ -116,16 +119,20 @@ class CallReader:
         """Yield the movements of an unknown call, by account, and the positions that it may have changed."""
         for owner, moved in _by_owner(each for each in call.movements if not self._is_rent(each)).items():
             yield CallChange("unclear", "", owner, moved)
-        yield from self._changed(call.accounts)
+        yield from self._unclear_changes(call.accounts)
 
-    def _changed(self, accounts: Sequence[str]) -> Iterator[CallChange]:
+    def _unclear_changes(self, accounts: Sequence[str]) -> Iterator[CallChange]:
         """Yield an unclear change of each account that may be a position, or have the NFT of one."""
         for each in dict.fromkeys(map(self._position, accounts)):
             if each not in self.rules and each not in TOKEN_PROGRAMS and each != SYSTEM:
                 yield CallChange("unclear", each)
 
     def _of_call(self, call: ProgramCall, rule: CallRule) -> Iterator[CallChange]:
-        """Yield the changes of one call."""
+        """Yield the change of one call per owner whose balances it changed.
+
+        An opening with an owner is a change itself, and its movements count as added. Movements outside of the rule's
+        vaults are "earn" or "cost". Without movements, only `WITHOUT_MOVEMENTS` give a change.
+        """
         position = "" if rule.position is None else self._position(call.accounts[rule.position])
         if rule.position is None:
             position = next((each.mint for each in call.movements if not (each.sender and each.recipient)), "")
@@ -212,7 +219,7 @@ def _span(content: bytes, rule: CallRule) -> tuple[int, int] | None:
 
 
 def _by_owner(movements: Iterable[Movement]) -> dict[str, tuple[tuple[str, int], ...]]:
-    """Return the net movements of each account, by mint; those without any are absent."""
+    """Return the net movements of each owner, by mint; owners and mints whose sum is 0 are absent."""
     net: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
     for each in movements:
         for owner, raw in ((each.sender, -each.raw), (each.recipient, each.raw)):

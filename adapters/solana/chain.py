@@ -185,9 +185,9 @@ class SolanaChain(NodeBackedChain[Node]):
             )
         except SourceError as error:
             return [error] * len(requests)
-        return [await self._answered(block, reads, shared_results) for block, reads in requests]
+        return [await self._answer_at(block, reads, shared_results) for block, reads in requests]
 
-    async def _answered(
+    async def _answer_at(
         self, block: Block, reads: Sequence[Read[Value]], known_results: Mapping[Read[object], object]
     ) -> list[Value] | SourceError:
         """Return the results of reads at a block, or its error. `known_results` are not read again."""

@@ -104,7 +104,7 @@ class ConsistentRead:
 
 
 async def read_until_consistent(node: Node, endpoint: Endpoint, read: ConsistentRead, min_slot: int) -> int:
-    """Send the requests of `read` until it is consistent, and return its slot.
+    """Send the requests of `read` until it is consistent, with pauses in between, and return its slot.
 
     Args:
         node: The endpoints.
@@ -114,6 +114,7 @@ async def read_until_consistent(node: Node, endpoint: Endpoint, read: Consistent
 
     Raises:
         Unavailable: The responses did not become consistent in `MAX_ATTEMPTS` attempts.
+        SourceError: A request failed, except for a tolerated search and for NodeBehind.
     """
     for attempt in range(MAX_ATTEMPTS):
         if attempt:

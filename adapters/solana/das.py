@@ -107,10 +107,13 @@ class _Proof(msgspec.Struct):
 
 
 async def leaves(node: Node, account: str) -> LeafList | Unknown:
-    """Read the compressed NFTs that the best endpoint with an index lists for an account.
+    """Read the compressed NFTs of an account from the best endpoint that has an index and answers.
+
+    Endpoints without an index are remembered by their capability.
 
     Returns:
-        Unknown with the cause `absent` if no endpoint has an index; with another cause if none answered.
+        Unknown with the cause `absent` if no endpoint has an index. If none answered, the last one's cause: `contract`
+        if the list was too large, else `read`.
     """
     unknown = NO_INDEX
     for endpoint in node.ranked():
@@ -156,7 +159,7 @@ async def _leaves(node: Node, endpoint: Endpoint, account: str) -> LeafList:
     hashed: dict[str, Leaf] = {}
     for asset in assets[:MAX_LEAVES]:
         try:
-            hashed[asset.id] = _hashed(asset, account)
+            hashed[asset.id] = _leaf_of(asset, account)
         except ValueError as error:
             faults.append((asset.id, str(error)))
     proofs, headers = await asyncio.gather(
@@ -182,12 +185,12 @@ async def _read_assets(endpoint: Endpoint, account: str) -> _AssetList:
     If a page of the usual size is too large, the list is read in small pages: senders decide on the size of their NFTs.
     """
     try:
-        return await _paged(endpoint, account, PAGE)
+        return await _read_pages(endpoint, account, PAGE)
     except ResponseTooLarge:
-        return await _paged(endpoint, account, SMALL_PAGE)
+        return await _read_pages(endpoint, account, SMALL_PAGE)
 
 
-async def _paged(endpoint: Endpoint, account: str, size: int) -> _AssetList:
+async def _read_pages(endpoint: Endpoint, account: str, size: int) -> _AssetList:
     """Read the list in pages of `size`, at most MAX_PAGES, and return compressed NFTs and faults.
 
     Unreadable entries and assets beyond the last page are faults. Raises BadAnswer for an asset listed twice.
@@ -237,7 +240,7 @@ async def _page(endpoint: Endpoint, account: str, number: int, size: int = PAGE)
     return page
 
 
-def _hashed(asset: _Asset, account: str) -> Leaf:
+def _leaf_of(asset: _Asset, account: str) -> Leaf:
     """Return the leaf of an asset that belongs to `account`, without its proof.
 
     Raises:
@@ -311,7 +314,10 @@ async def _proofs(endpoint: Endpoint, ids: Sequence[str]) -> dict[str, tuple[byt
 
 
 async def _raw_proofs(endpoint: Endpoint, ids: Sequence[str]) -> Mapping[str, bytes]:
-    """Return the JSON of proofs by id, read in a batch if the endpoint has a method for that."""
+    """Return the JSON of proofs by id, read in a batch if the endpoint has a method for that.
+
+    Ids whose proof the endpoint lacks or refuses are left out. The method is stored as the endpoint's capability.
+    """
     for number in range(endpoint.capabilities.get(PROOF_CAPABILITY, 0), len(PROOF_METHODS) - 1):
         answer = (await endpoint.ask([Request(PROOF_METHODS[number], named_params={"ids": ids})]))[0]
         if isinstance(answer, UnsupportedMethod):

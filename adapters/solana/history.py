@@ -92,7 +92,7 @@ class AccountHistory:
         )
 
     async def _collect_final(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> SpanTables:
-        """Read the listed transactions of final slots."""
+        """Return the rows of the first piece of a span of final slots, by the listed transactions."""
         piece = await self.node.with_any(partial(self._read_piece, span, accounts), kind="history")
         rows = _rows_of(tables(self.node.key, piece.changes, datasets), accounts)
         methods = dict.fromkeys(datasets, METHOD)
@@ -128,13 +128,16 @@ class AccountHistory:
         changes = [_change(endpoint.name, each, read.entry) for each, read in zip(listings, reads, strict=True)]
         changes.sort(key=lambda each: (each.slot, each.tx_index))
         await self._pass_on_stake_calls(endpoint, accounts, piece, reads)
-        unexplained = await self._unexplained(endpoint, late, span)
+        unexplained = await self._late_account_changes(endpoint, late, span)
         return _Piece(piece, changes, await _last_block(self.node, endpoint, piece), unexplained)
 
     async def _pass_on_stake_calls(
         self, endpoint: Endpoint, accounts: Sequence[str], piece: Span, reads: Sequence[_ReadTransaction]
     ) -> None:
-        """Store the stake instructions of a piece in the reader of stake accounts, if all of them are known."""
+        """Store the stake instructions of a piece in the reader of stake accounts.
+
+        Nothing is stored if those of one transaction are unknown, or if the endpoint's first block is after the piece.
+        """
         if any(read.calls is None for read in reads):
             return
         calls = [call for read in reads for call in read.calls or ()]
@@ -159,7 +162,7 @@ class AccountHistory:
         by_signature = {each.signature: each for address in addresses for each in self._lists[address].listings}
         return sorted((each for each in by_signature.values() if each.slot in span), key=lambda each: each.slot)
 
-    async def _unexplained(
+    async def _late_account_changes(
         self, endpoint: Endpoint, late: Iterable[tuple[str, str]], span: Span
     ) -> tuple[UnexplainedChange, ...]:
         """Return a change for each token account that was found late and has transactions before the span."""
@@ -214,7 +217,10 @@ async def _open_token_accounts(endpoint: Endpoint, account: str) -> set[str]:
 
 
 async def _read_transactions(endpoint: Endpoint, listings: Sequence[ListedTransaction]) -> list[_ReadTransaction]:
-    """Read transactions in order, or raise HistoryUnavailable if the node lost one that it lists."""
+    """Read transactions in order, at most `MAX_PARALLEL` at once.
+
+    Raises HistoryUnavailable if the node lost one that it lists, BadAnswer if it has it in another slot.
+    """
     gate = asyncio.Semaphore(MAX_PARALLEL)
 
     async def read(each: ListedTransaction) -> _ReadTransaction:

@@ -78,14 +78,14 @@ def refreshed(reserve: KaminoReserve, slot: int, time_s: int, max_reward_rate_bp
     Raises:
         Unreadable: The program cannot have written these numbers.
     """
-    periods, year = _elapsed(reserve, slot, time_s)
+    periods, year = _elapsed_periods(reserve, slot, time_s)
     old_supply = _supply(reserve, reserve.borrowed_sf)
     if not periods:
         return ReserveState(old_supply, reserve.share_supply, reserve.borrow_index_sf)
     rate, host_rate = _yearly_rate(reserve, old_supply), reserve.host_rate_bps * ONE // WHOLE_BPS
-    growth = _compounded(rate + host_rate, periods, year)
+    growth = _growth_factor(rate + host_rate, periods, year)
     borrowed = reserve.borrowed_sf * growth >> BITS
-    host_fee = (reserve.borrowed_sf * _compounded(host_rate, periods, year) >> BITS) - reserve.borrowed_sf
+    host_fee = (reserve.borrowed_sf * _growth_factor(host_rate, periods, year) >> BITS) - reserve.borrowed_sf
     interest = borrowed - reserve.borrowed_sf - host_fee
     # Referrers are paid from the protocol's part, so only the sum of both reduces the supply.
     fees = host_fee + (interest * (reserve.protocol_take_percent * ONE // 100) >> BITS)
@@ -96,7 +96,7 @@ def refreshed(reserve: KaminoReserve, slot: int, time_s: int, max_reward_rate_bp
     return ReserveState(supply + rewards * ONE, reserve.share_supply, reserve.borrow_index_sf * growth >> BITS)
 
 
-def _elapsed(reserve: KaminoReserve, slot: int, time_s: int) -> tuple[int, int]:
+def _elapsed_periods(reserve: KaminoReserve, slot: int, time_s: int) -> tuple[int, int]:
     """Return slots or seconds since the last refresh, and their number in a year; or raise Unreadable."""
     if reserve.refreshed_slot > slot or reserve.rates_by_time > 1:
         raise Unreadable("its reserve was counted in a slot that is to come, or by a clock that is not known")
@@ -134,7 +134,7 @@ def _yearly_rate(reserve: KaminoReserve, supply_sf: int) -> int:
     raise Unreadable("its reserve has no rate for what is lent of it")
 
 
-def _compounded(rate: int, periods: int, year: int) -> int:
+def _growth_factor(rate: int, periods: int, year: int) -> int:
     """Return the factor by which a debt grows in some periods, times 2^60.
 
     It is exact, but for rounding down, up to MAX_EXACT_PERIODS, else computed by three terms of the series.

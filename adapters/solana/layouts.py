@@ -109,9 +109,9 @@ def mint(content: bytes, owner: str) -> Mint:
 
 
 def _extensions(content: bytes) -> tuple[tuple[int, ...], tuple[str, str, str]]:
-    """Return the numbers of known extensions, and the symbol, the name and the URI of a mint.
+    """Return the numbers of extensions in `EXTENSION_NOTES`, and symbol, name and URI of a mint.
 
-    The texts are empty if the mint has no metadata extension. Unknown extensions are skipped.
+    The texts are empty if the mint has no metadata extension. Raises BadLayout if an extension breaks off or is twice.
     """
     reader, numbers, texts = _Reader(content), set(), ("", "", "")
     while len(content) - reader.offset >= 4:

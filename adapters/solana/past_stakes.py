@@ -114,7 +114,7 @@ class PastStakes:
             raw = rewards if isinstance(rewards, Unknown) else lamports + sign * rewards
             if isinstance(raw, int):
                 break
-        return raw if isinstance(raw, Unknown) else _checked(raw, start or 0, end)
+        return raw if isinstance(raw, Unknown) else _within(raw, start or 0, end)
 
     async def _rewards(self, schedule: Schedule, stake: str, after_slot: int, last_slot: int) -> int | Unknown:
         """Return the lamports paid after `after_slot`, up to `last_slot`.
@@ -133,6 +133,6 @@ class PastStakes:
         return Issue(ADAPTER, subject, reason, account=account)
 
 
-def _checked(raw: int, minimum: int, maximum: int) -> int | Unknown:
+def _within(raw: int, minimum: int, maximum: int) -> int | Unknown:
     """Return an amount; Unknown if rewards and transactions contradict each other."""
     return raw if minimum <= raw <= maximum else Unknown("its reported rewards do not fit its transactions")

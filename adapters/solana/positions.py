@@ -185,7 +185,7 @@ class SnapshotPositions:
     def read(
         self, account: str, own_tokens: Collection[Asset] = ()
     ) -> Plan[tuple[Wallet, Sequence[ClaimedPosition], Sequence[Issue]]]:
-        """Read an account: its wallet, its positions, and issues about positions that could not be read."""
+        """Read wallet, positions and issues of an account; the first caller reads positions of all accounts."""
         is_first = not self.wallets
         self.wallets[account], self.own_tokens[account] = None, {asset.reference for asset in own_tokens}
         searches = list(self._owner_searches(account))
@@ -222,7 +222,7 @@ class SnapshotPositions:
                 yield installed, family, program
 
     def _read_at_one_slot(self) -> Plan[None]:
-        """Find the positions, then read them at one slot with the wallets and decode them."""
+        """Read all positions and wallets at one slot and decode them; after MAX_ATTEMPTS, add issues instead."""
         self._report_skipped_tokens()
         trees = self.compressed.tree_reads()
         for _ in range(MAX_ATTEMPTS):
@@ -312,7 +312,7 @@ class SnapshotPositions:
         return [] if isinstance(result, Unknown) else [(address, 1) for address in result[:MAX_CLAIMS]]
 
     def _read_inputs(self, claims: Sequence[tuple[InstalledProtocol, Claim]]) -> Plan[Results]:
-        """Read the accounts that decoders ask for, up to `MAX_ROUNDS` rounds, and return the results by read."""
+        """Return results of the decoders' reads, up to `MAX_ROUNDS` rounds; SEARCH_LIMIT after MAX_SEARCHES."""
         results: Results = {**self.search_results}
         unfinished = list(claims)
         search_budget = MAX_SEARCHES
@@ -428,7 +428,7 @@ class _DecoderRun:
 
 
 def _run_decoder(installed: InstalledProtocol, claim: Claim, results: Results) -> _DecoderRun:
-    """Run a decoder on the results of reads, up to the first read without a result."""
+    """Run a decoder up to its first read without a result; any error of the decoder becomes the fault."""
     family = _family(installed)
     requested: list[AccountRead | ListRead] = []
     try:

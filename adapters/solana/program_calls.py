@@ -106,10 +106,11 @@ class _Step(NamedTuple):
 
 
 def parse_calls(source: str, content: bytes, programs: Collection[str]) -> CallTransaction | None:
-    """Return the calls of some programs in a transaction.
+    """Return the calls of some programs in a transaction, with its new and closed accounts.
 
     Returns:
-        None if the node did not record the outcome of the transaction.
+        None if the node did not record the outcome of the transaction. Without calls and accounts if it failed. Its
+        `calls` are None if inner calls, or the depth that assigns movements to them, are not recorded.
 
     Raises:
         BadAnswer: The transaction contradicts itself.
@@ -126,7 +127,7 @@ def parse_calls(source: str, content: bytes, programs: Collection[str]) -> CallT
         [
             step
             for each, height in _with_heights(outer, inner.get(number, ()))
-            for step in _unbatched(source, _step(source, keys, each, height))
+            for step in _unbatch(source, _step(source, keys, each, height))
         ]
         for number, outer in enumerate(message.instructions)
     ]
@@ -150,10 +151,10 @@ def parse_calls(source: str, content: bytes, programs: Collection[str]) -> CallT
         if each.program and lamports[each.account][1]
     ]
     again = {each.account for each in payments if each.is_created and lamports[each.account][0]}
-    gone = {key: before for key, (before, after) in lamports.items() if not after or key in again}
-    came = _came(payments, lamports, {keys[0]: meta.fee})
-    came = {key: raw for key, raw in came.items() if key not in holders}
-    closed = _closed([step for steps in groups for step in steps], gone, came)
+    lamports_of_closed = {key: before for key, (before, after) in lamports.items() if not after or key in again}
+    receipts = _receipts(payments, lamports, {keys[0]: meta.fee})
+    receipts = {key: raw for key, raw in receipts.items() if key not in holders}
+    closed = _closed_accounts([step for steps in groups for step in steps], lamports_of_closed, receipts)
     return CallTransaction(tuple(calls) if is_whole else None, holders, funded, closed, keys)
 
 
@@ -170,7 +171,7 @@ def _step(source: str, keys: Sequence[str], call: Call, height: int | None) -> _
     return _Step(keys[call.programIdIndex], accounts, instruction_data(source, call.data), height)
 
 
-def _unbatched(source: str, step: _Step) -> Iterator[_Step]:
+def _unbatch(source: str, step: _Step) -> Iterator[_Step]:
     """Yield the instructions of a batch of the token program; any other instruction is yielded itself.
 
     Before each instruction stand the number of its accounts, which are the next ones of the batch, and the length of
@@ -297,21 +298,23 @@ def _payments(steps: Sequence[_Step]) -> Iterator[Funding]:
         yield Funding(step.accounts[0], account, raw, program, is_created)
 
 
-def _came(
+def _receipts(
     payments: Iterable[Funding], lamports: Mapping[str, tuple[int, int]], fee: Mapping[str, int]
 ) -> dict[str, int]:
     """Return by account the lamports that came without instructions of the system program, before the fee.
 
     Negative if they left.
     """
-    came = {key: after - before + fee.get(key, 0) for key, (before, after) in lamports.items()}
+    receipts = {key: after - before + fee.get(key, 0) for key, (before, after) in lamports.items()}
     for each in payments:
-        came[each.payer] += each.lamports
-        came[each.account] -= each.lamports
-    return came
+        receipts[each.payer] += each.lamports
+        receipts[each.account] -= each.lamports
+    return receipts
 
 
-def _closed(steps: Sequence[_Step], gone: Mapping[str, int], came: Mapping[str, int]) -> dict[str, ClosedAccount]:
+def _closed_accounts(
+    steps: Sequence[_Step], lamports_of_closed: Mapping[str, int], receipts: Mapping[str, int]
+) -> dict[str, ClosedAccount]:
     """Return closed accounts with those that got their lamports.
 
     An instruction of a token program names that account. Other programs do not: then it is the one to which as much
@@ -319,31 +322,37 @@ def _closed(steps: Sequence[_Step], gone: Mapping[str, int], came: Mapping[str, 
 
     Args:
         steps: All instructions.
-        gone: The lamports of closed accounts.
-        came: As of `_came`, without token accounts, which move wrapped coins too.
+        lamports_of_closed: The lamports of closed accounts.
+        receipts: As of `_receipts`, without token accounts, which move wrapped coins too.
     """
     by_tokens = {
         step.accounts[0]: step.accounts[1]
         for step in steps
         if step.program in TOKEN_PROGRAMS and step.content[:1] == bytes([CLOSE]) and len(step.accounts) > 1
     }
-    left = dict(came)
+    left = dict(receipts)
     for account, recipient in by_tokens.items():
-        left[recipient] = left.get(recipient, 0) - gone.get(account, 0)
-    total = sum(raw for account, raw in gone.items() if account not in by_tokens)
+        left[recipient] = left.get(recipient, 0) - lamports_of_closed.get(account, 0)
+    total = sum(raw for account, raw in lamports_of_closed.items() if account not in by_tokens)
     return {
         account: ClosedAccount(raw, by_tokens.get(account) or _recipient(raw, total, left))
-        for account, raw in gone.items()
+        for account, raw in lamports_of_closed.items()
     }
 
 
-def _recipient(raw: int, total: int, came: Mapping[str, int]) -> str:
-    """Return the account that got the lamports of a closed account; `total` is what all of them had."""
+def _recipient(raw: int, total: int, receipts: Mapping[str, int]) -> str:
+    """Return the account that got the lamports of a closed account; empty if it is ambiguous.
+
+    Args:
+        raw: Lamports of the closed account.
+        total: Lamports of all closed accounts whose recipient no instruction names.
+        receipts: Lamports that each account received.
+    """
     for amount in (raw, total):
-        equal = [key for key, each in came.items() if each == amount]
+        equal = [key for key, each in receipts.items() if each == amount]
         if len(equal) == 1:
             return equal[0]
-    able = [key for key, each in came.items() if each >= raw]
+    able = [key for key, each in receipts.items() if each >= raw]
     return able[0] if len(able) == 1 else ""
 
 

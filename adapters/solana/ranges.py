@@ -93,6 +93,8 @@ def decode_range(
 ) -> DecodedPosition:
     """Return the amounts, fees and rewards that closing a position pays.
 
+    It is unverified if the vaults do not cover amounts and fees. Rewards are limited to the balances of their vaults.
+
     Args:
         position: The position.
         pool: Its pool.

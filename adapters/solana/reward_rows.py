@@ -116,7 +116,8 @@ class RewardRows:
     ) -> dict[int, EpochRewards]:
         """Read the rewards of stake accounts with lamports that no transaction explains, by epoch.
 
-        If nodes lack transactions of some of the epochs, only these are returned, with None.
+        Epochs after the first `MAX_EPOCHS` with such stake accounts are left out. If nodes lack transactions of some of
+        the epochs, only these are returned, with None.
         """
         if missing_epochs := [epoch for epoch in epochs if schedule.first(epoch + 1) < stake_accounts.first_slot]:
             return dict.fromkeys(missing_epochs, None)

@@ -124,7 +124,8 @@ def parse_stake_transaction(source: str, content: bytes) -> StakeTransaction | N
     """Return the part of a transaction that concerns stake accounts.
 
     Returns:
-        None if the node did not record the outcome of the transaction.
+        None if the node did not record the outcome of the transaction. A failed one has no calls; `calls` are None if
+        inner calls are not recorded, and there may be some.
 
     Raises:
         BadAnswer: The transaction contradicts itself.

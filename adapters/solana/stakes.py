@@ -72,16 +72,16 @@ def activation_status(
     """
     if activation == deactivation or epoch < activation:
         return ActivationStatus(0, 0, 0)
-    active = _activated(stake, activation, min(epoch, deactivation), history) if activation < epoch else 0
+    active = _activated_lamports(stake, activation, min(epoch, deactivation), history) if activation < epoch else 0
     if epoch < deactivation:
         return ActivationStatus(active, stake - active, 0)
     if epoch == deactivation:
         return ActivationStatus(active, 0, active)
-    remaining = _still_active(active, deactivation, epoch, history)
+    remaining = _active_lamports(active, deactivation, epoch, history)
     return ActivationStatus(remaining, 0, remaining)
 
 
-def _activated(stake: int, activation: int, end_epoch: int, history: StakeHistory) -> int:
+def _activated_lamports(stake: int, activation: int, end_epoch: int, history: StakeHistory) -> int:
     """Return the lamports that were activated before the epoch `end_epoch`, at most `stake`.
 
     Without a history of the first epoch, all are.
@@ -95,7 +95,7 @@ def _activated(stake: int, activation: int, end_epoch: int, history: StakeHistor
     return stake if epoch == activation and history.get(epoch) is None else active
 
 
-def _still_active(active: int, deactivation: int, end_epoch: int, history: StakeHistory) -> int:
+def _active_lamports(active: int, deactivation: int, end_epoch: int, history: StakeHistory) -> int:
     """Return the lamports that were not yet deactivated before the epoch `end_epoch`.
 
     Without a history of the first epoch, it is 0.

@@ -199,8 +199,9 @@ def _main_program(
 ) -> tuple[str | None, bytes | None]:
     """Return the main program of a transaction, and the first bytes of its data.
 
-    The main program is the first one that is not in `COMMON`, or else the first one. If it is called more than once,
-    the call with the most data counts.
+    The main program is the first one that is not in `COMMON`, or else the first one; settings of the compute budget do
+    not count. If it is called more than once, the call with the most data counts. The data is None for votes, and if
+    all programs are in `COMMON`.
     """
     first_program = main_program = None
     content = ""
@@ -257,7 +258,7 @@ def _message_parts(
 ) -> tuple[list[str], list[str], list[Instruction]]:
     """Return the signatures, the accounts in the message itself, and the instructions."""
     if not isinstance(transaction, SignedMessage):
-        return _unpacked(source, *transaction)
+        return _unpack(source, *transaction)
     message = transaction.message
     keys = message.accountKeys
     if ParsedKey in map(type, keys):
@@ -265,7 +266,7 @@ def _message_parts(
     return transaction.signatures, cast(list[str], keys), message.instructions
 
 
-def _unpacked(source: str, content: str, encoding: str) -> tuple[list[str], list[str], list[Instruction]]:
+def _unpack(source: str, content: str, encoding: str) -> tuple[list[str], list[str], list[Instruction]]:
     """Return signatures, account keys and instructions of a base64 transaction; else raise BadAnswer."""
     if encoding != "base64":
         raise BadAnswer(source, "a transaction in an encoding that was not requested")
@@ -347,7 +348,7 @@ def _balances(source: str, content: msgspec.Raw) -> Sequence[TokenBalance]:
 def token_accounts_of(source: str, entry: Entry) -> set[tuple[str, str]]:
     """Return the pairs of owner and token account in the token balances of a transaction.
 
-    {} if not recorded.
+    Balances without an owner are left out. The set is empty if the node did not record balances.
     """
     meta = entry.meta
     if meta is None:

@@ -29,7 +29,8 @@ class Parties(NamedTuple):
 def parties(felts: FormattedFelts, transaction: Transaction, receipt: Receipt) -> Parties:
     """Return sender, recipient, created account and called function of a transaction.
 
-    The sender of a message from Ethereum is the contract there; a deployment without an account has ZERO_ADDRESS.
+    An invocation has the recipient and function of its last call; without calls, its sender is the recipient. The
+    sender of a message from Ethereum is the contract there. A deployment without an account has ZERO_ADDRESS.
 
     Raises:
         BadAnswer: The type is unknown, or a field that the type needs is missing or invalid.

@@ -188,7 +188,10 @@ def describe(assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
 
 
 def token_uris(collectibles: Sequence[Asset]) -> Plan[list[TokenUri]]:
-    """Read the `tokenURI` (TRC-721) or `uri` (TRC-1155) of collectibles, in one round and in order."""
+    """Read the `tokenURI` (TRC-721) or `uri` (TRC-1155) of collectibles, in one round and in order.
+
+    A URI is empty if the result is no text. Reverted and Unknown results stay.
+    """
     functions = {"trc721": "tokenURI(uint256)"}
     calls = [
         Call(each.reference, functions.get(each.kind, "uri(uint256)"), (int(each.token_id),)) for each in collectibles

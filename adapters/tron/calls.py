@@ -56,7 +56,9 @@ class NewestBlock(msgspec.Struct):
 
 
 async def send_calls(endpoint: TronNode, calls: Sequence[tuple[str, bytes]]) -> tuple[list[bytes | RpcError], Block]:
-    """Send calls in as few batches as possible, and the request of the newest block as the last of all.
+    """Send calls in batches of MAX_BATCH, then the request of the newest block; return all results.
+
+    The batches are sent one after the other, and may be answered at different blocks.
 
     Args:
         endpoint: The node.
@@ -129,7 +131,7 @@ def encode_multicall(calls: Sequence[ContractRead]) -> bytes:
 
 
 def decode_multicall(source: str, response: bytes | RpcError, count: int) -> list[CallResult]:
-    """Return the results of the calls that a multicall made.
+    """Return the results of the calls of a multicall. No bytes count as a result without a contract.
 
     Raises:
         BadAnswer: The multicall failed, or returned another count of results.

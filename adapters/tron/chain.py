@@ -113,9 +113,10 @@ class TronChain(NodeBackedChain[Node], Approvals):
         return await state.answer(self.node, reads, block, self.facts.multicall)
 
     async def coins_at(self, accounts: Collection[str], block: Block) -> Mapping[str, int]:
-        """Return native coins of accounts at a past block, in sun, without the unknown ones.
+        """Return native coins of accounts at a past block, in sun, without zero and unknown ones.
 
-        Empty if no node has such balances; then later calls send no request. Empty, too, if no node answers.
+        Nodes without such balances give 0. So after an empty result, unless no node answered, later calls send no
+        request and are empty.
         """
         if not self.keeps_coins:
             return {}

@@ -167,7 +167,7 @@ async def list_transactions(
         entries += page.data
         cursor = page.meta.fingerprint
         if not cursor:
-            return _checked(endpoint.name, entries)
+            return _check_entries(endpoint.name, entries)
         if cursor in cursors:
             raise BadAnswer(endpoint.name, f"lists {name} of {account} in a circle")
         cursors.add(cursor)
@@ -175,7 +175,7 @@ async def list_transactions(
     raise BadAnswer(endpoint.name, f"lists {name} of {account} without an end")
 
 
-def _checked(source: str, entries: list[ListedTransaction]) -> list[ListedTransaction]:
+def _check_entries(source: str, entries: list[ListedTransaction]) -> list[ListedTransaction]:
     for each in entries:
         if len(each.hash) != 64 or not 0 <= each.block_timestamp < MAX_TIME_MS:
             raise BadAnswer(source, f"lists {each.hash[:70]!r}, which is no transaction")

@@ -21,9 +21,9 @@ Fields = dict[int, "int | bytes"]  # by tag: field number and wire type
 
 
 def decode_fields(data: bytes, merged: int = 0) -> Fields:
-    """Return the fields of a message by their tags: varints as unsigned 64 bits, anything else as bytes.
+    """Return the varints (as unsigned 64 bits) and the bytes fields of a message by their tags.
 
-    The last of several equal fields counts.
+    Fields of fixed size and groups are skipped. The last of several equal fields counts.
 
     Args:
         data: The message.

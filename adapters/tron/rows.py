@@ -354,7 +354,7 @@ def build_tables(
         tables["approvals"] = APPROVALS.filled(chain, ApprovalRow._fields, rows)
     if {"native", "internal", "transfers"} & {*datasets}:
         transfers = [_with_token(row, exchange_tokens) for each in blocks for row in each.transfers]
-        rows = [_encoded(row) for row in transfers if _is_selected(row, datasets, contracts)]
+        rows = [_encode_row(row) for row in transfers if _is_selected(row, datasets, contracts)]
         tables["transfers"] = TRANSFERS.filled(chain, TransferRow._fields, rows)
     return tables
 
@@ -375,7 +375,7 @@ def _with_token(row: TransferRow, exchange_tokens: ExchangeTokens) -> TransferRo
     return row._replace(token=token, standard=NATIVE if token is None else TRC10)
 
 
-def _encoded(row: TransferRow) -> Row:
+def _encode_row(row: TransferRow) -> Row:
     """Return a transfer with its numbers as 32 bytes, as the table has them."""
     token_id = None if row.token_id is None else row.token_id.to_bytes(32, "big")
     return *row[:9], row.raw.to_bytes(32, "big"), token_id, *row[11:]

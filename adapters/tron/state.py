@@ -66,7 +66,10 @@ async def answer(node: Node, reads: Sequence[Read[Value]], block: Block, multica
 async def _answer(
     node: Node, reads: Sequence[Read[Value]], block: Block, multicall: str, endpoint: TronNode
 ) -> list[Value]:
-    """Return the results of reads, in order, at one block; results of untrusted calls may be Unknown."""
+    """Return the results of reads, in order; results of untrusted calls may be Unknown.
+
+    With wallets, state is read at one block, `block` or a newer one. Without them, each call has the newest one.
+    """
     wallets = [each for each in reads if isinstance(each, WalletRead)]
     calls = [each for each in reads if isinstance(each, Call | AbiRead)]
     trusted = [each for each in calls if not each.untrusted]
@@ -89,8 +92,8 @@ async def _read_at_one_block(
 ) -> Results:
     """Read accounts and calls, again if a new block came in between, at most MAX_ATTEMPTS times.
 
-    Untrusted calls that are at another block are repeated once, and then given up. Raises Unavailable after the last
-    attempt, NodeBehind if the node is at an older block.
+    Without accounts, calls are read once, at any block. Untrusted calls that are at another block are repeated once,
+    and then given up. Raises Unavailable after the last attempt, NodeBehind if the node is at an older block.
     """
     for attempt in range(MAX_ATTEMPTS if wallets else 1):
         states = await asyncio.gather(*(_read_wallet(endpoint, each.account) for each in wallets))

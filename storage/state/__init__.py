@@ -97,7 +97,7 @@ class State:
             expires: End of the plan in microseconds; None for no end.
 
         Raises:
-            BadRequest: The plan or a grant does not exist.
+            BadRequest: The plan or a grant does not exist, or `credits` are out of range.
         """
         now_us = self.clock.now_us()
         granted = accounts.validated_grants(grants)

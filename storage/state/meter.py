@@ -72,7 +72,8 @@ class Meter:
     async def admit(self, request: AdmissionRequest) -> Admission:
         """Check the rate of a request and reserve its credits. A cancelled caller's reservation is voided.
 
-        With too few credits, the request is allowed without a reservation: the caller refuses it.
+        A request over its rate and a stale one are not allowed. With too few credits, the request is allowed
+        without a reservation: the caller refuses it. Raises StoreError if the batch of the request fails.
         """
         future = self._do(request)
         try:
@@ -257,7 +258,7 @@ class Meter:
         return sessions.drop_ended(tx, self.clock.now_us())
 
     def _renew(self) -> None:
-        """Reserve the credits of long calls again before they expire."""
+        """Queue the renewal of reservations older than `hold_us / RENEWALS`, and start applying the queue."""
         now_s = self.clock.monotonic_s()
         for reservation in self._open:
             if (now_s - reservation.since_s) * 1e6 >= self.hold_us / RENEWALS:

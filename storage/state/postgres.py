@@ -70,17 +70,17 @@ class PostgresDatabase:
 
     async def read_async(self, work: Work[T]) -> T:
         """Run `read` in a thread."""
-        return await self._queued(self._pool, lambda: self.read(work))
+        return await self._run_in_pool(self._pool, lambda: self.read(work))
 
     async def write_async(self, work: Work[T]) -> T:
         """Run `write` in a thread."""
-        return await self._queued(self._pool, lambda: self.write(work))
+        return await self._run_in_pool(self._pool, lambda: self.write(work))
 
     async def meter_transaction(self, work: Work[T]) -> T:
         """Run a small transaction of the meter."""
-        return await self._queued(self._meter, lambda: self._on_connection(work, durable=False))
+        return await self._run_in_pool(self._meter, lambda: self._on_connection(work, durable=False))
 
-    async def _queued(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> T:
+    async def _run_in_pool(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> T:
         """Run a call in a thread of a pool.
 
         Raises:

@@ -130,7 +130,10 @@ def share_price(
 
 
 def _reward_rates(rewards: JupiterRewards, assets: int, since_s: int, time_s: int) -> Iterator[tuple[int, int]]:
-    """Yield the yearly rate (times 10^14) and the seconds of each reward period up to `time_s`."""
+    """Yield the yearly rate (times 10^14) and the seconds of each reward period between two times.
+
+    Yields nothing before the first period, or if `assets` are below the minimum. Rates are at most MAX_REWARD_RATE.
+    """
     end_s = rewards.start_s + rewards.duration_s
     if not rewards.start_s or time_s < rewards.start_s or not assets or assets < rewards.min_assets:
         return

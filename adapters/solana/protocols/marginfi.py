@@ -44,7 +44,8 @@ class _Balance(NamedTuple):
 def position(claim: Claim) -> DecoderPlan:
     """Decode an account: the amounts that withdrawing and repaying everything pays and costs.
 
-    Returns an empty list if the account is closed or empty.
+    Returns an empty list if the account is closed or empty. Debts of less than one share are left out. If no file names
+    the group, the position is unverified unless it has no debts and the vaults cover all deposits of the owner.
 
     Raises:
         Unreadable: An account could not be read, does not belong to this one, or has terms that are not supported.
