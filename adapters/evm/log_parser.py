@@ -291,7 +291,7 @@ def _fill_columns(logs: Logs, rows: Rows, buffer: Bytes, starts: Ints, template:
 
 
 def _fill_one(source: str, logs: Logs, row: int, log: LogRecord) -> None:
-    """Fill one row from a strictly parsed record; raise BadAnswer if it is malformed."""
+    """Fill one row from a strictly parsed record; BadAnswer if it is malformed, removed or over MAX_DATA."""
     if log.removed:
         raise BadAnswer(source, "a log that is marked as removed in an answer about the chain as it is")
     logs.height[row] = quantity(source, log.blockNumber, bits=31)

@@ -140,7 +140,10 @@ def _executed(
 def _position_error(
     source: str, indexed: IndexedTransaction, transaction: MinedTransaction, receipt: MinedReceipt
 ) -> SourceError | None:
-    """Return the error if transaction, receipt and index do not name the same position, else None."""
+    """Return an error if transaction, receipt and index do not name the same position, else None.
+
+    The error is Reorged for a pending transaction or one that is not final in the index, else BadAnswer.
+    """
     if transaction.blockHash is None or transaction.blockNumber is None or transaction.transactionIndex is None:
         return Reorged(source, indexed.height, indexed.block_hash or "")
     hashes = {

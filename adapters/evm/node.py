@@ -205,7 +205,10 @@ class Node(Pool[Endpoint]):
         return Heads(latest.block(), min(finalized, latest.height))
 
     def _check_chain(self, endpoint: Endpoint, chain_id: Answer, genesis: Answer) -> None:
-        """Raise WrongChain if an endpoint serves another chain id or genesis; an unread genesis is accepted."""
+        """Raise WrongChain if an endpoint serves another chain id or genesis.
+
+        An unread genesis is accepted. The error of an unread chain id is raised.
+        """
         if isinstance(chain_id, SourceError):
             raise chain_id
         served_id = quantity(endpoint.name, typed(endpoint.name, chain_id, str))

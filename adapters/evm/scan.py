@@ -144,9 +144,9 @@ async def answer_each(
 async def _answers(
     endpoint: StateEndpoint, queries: Sequence[Read], block: Block, skipped: SkippedContracts
 ) -> list[AbiValue]:
-    """Return the results of one endpoint, in order. Adds untrusted contracts that used up their gas to `skipped`.
+    """Return the results of one endpoint, in order; Unknown for reads not finished in MAX_ROUNDS.
 
-    Unknown for reads that it could not finish in MAX_ROUNDS.
+    Untrusted contracts that used up their gas are added to `skipped`, and then not read for BURNT_BLOCKS blocks.
     """
     reads = [PendingRead(query) for query in queries]
     for read in reads:

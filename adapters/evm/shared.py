@@ -23,7 +23,7 @@ class StateEndpoint(Protocol):
         """The largest request body in bytes."""
 
     def learn(self, name: str, value: int) -> None:
-        """Remember a fact about it."""
+        """Remember the value of one of its capabilities."""
 
     async def ask(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
         """Return an answer or a typed refusal for each request."""
@@ -44,7 +44,7 @@ class SharedEndpoint:
         return self._endpoint.max_body
 
     def learn(self, name: str, value: int) -> None:
-        """Remember a fact about the endpoint."""
+        """Remember the value of a capability of the endpoint."""
         self._endpoint.learn(name, value)
 
     async def ask(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:

@@ -49,7 +49,10 @@ class Budget:
         return cls(TRIES * (calls * BASE_GAS + AVERAGE_GAS * read_count))
 
     def charge(self, gas: int, *, is_single: bool = False) -> None:
-        """Charge the gas that a call could use. `is_single`: it is the call of one read, and not one of the scanner."""
+        """Charge the gas that a call could use.
+
+        `is_single`: it is the call of one read, not one of the scanner, whose rounds are counted.
+        """
         self.gas -= gas
         self.is_called = self.is_called or not is_single
 

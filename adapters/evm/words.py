@@ -101,7 +101,10 @@ def _decode_list(kind: Kind, data: bytes, pointer: int, heads: int) -> tuple[Abi
 
 
 def encode_words(types: tuple[str, ...], values: Sequence[AbiValue]) -> bytes | None:
-    """Encode values; None if a type is not supported, or a value has another Python type or is out of range."""
+    """Encode values; None if a type is not supported, or if a value is out of its type's range.
+
+    A value of another Python type, such as a bool for a number, counts as out of range.
+    """
     word_kinds = kinds(types)
     if word_kinds is None or len(values) != len(word_kinds):
         return None

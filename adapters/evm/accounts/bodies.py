@@ -203,7 +203,12 @@ class BodyReader:
     async def _proven_receipts(
         self, endpoint: Endpoint, blocks: Sequence[FullBlock], answers: Sequence[bytes]
     ) -> dict[str, list[bytes]]:
-        """Return all receipts of blocks by block hash; blocks and receipts are proven by that hash."""
+        """Return all receipts of blocks by block hash; blocks and receipts are proven by that hash.
+
+        Raises:
+            Contradiction: Header, transactions or receipts do not match the hash or its roots.
+            BadAnswer: The receipts are those of another block.
+        """
         headers = []
         for full, answer in zip(blocks, answers, strict=True):
             header = typed(endpoint.name, answer, Header)

@@ -72,7 +72,7 @@ def _parse_frames(source: str, answer: bytes, target: TraceTarget) -> list[CoinT
 
 
 def _parse_operations(source: str, answer: bytes, target: TraceTarget) -> list[CoinTransfer]:
-    """Return the coin transfers of an Otterscan answer, without the transaction's own value if it is first."""
+    """Return the coin transfers of an Otterscan answer, without the transaction's own value."""
     operations = typed(source, answer, list[Operation])
     tx = next(each for each in target.body.full.transactions if each.hash.lower() == target.hash)
     value = (tx.sender.lower(), int(tx.value, 16))

@@ -226,7 +226,10 @@ class AccountLogs:
     async def _request(
         self, endpoint: Endpoint, pieces: Sequence[Span], filters: Sequence[TopicFilter]
     ) -> list[list[Logs | SourceError]]:
-        """Return by piece the checked logs of each filter; the error in the place of those that failed."""
+        """Return by piece the logs of each filter; the error in the place of those that failed.
+
+        Raises BadAnswer for a log outside of its piece, or that does not match its filter.
+        """
         requests = [
             Request(
                 "eth_getLogs", ({"fromBlock": hex_of(piece.first), "toBlock": hex_of(piece.last), **each.params()},)

@@ -125,7 +125,12 @@ class ReceiptComparer:
         own_receipts: ReceiptLogs,
         accounts: Sequence[str],
     ) -> ReceiptLogs:
-        """Read proven receipts of relevant blocks and of a sample, without those in `own_receipts`."""
+        """Read proven receipts of relevant blocks, and of a sample of other blocks.
+
+        Relevant are blocks with logs in `chunk` or with receipts of the accounts. Blocks that `own_receipts` proves
+        already are left out, and sampled ones whose bloom denies the accounts. Only logs that name the accounts are
+        returned.
+        """
         relevant = {*chunk.logs.height.tolist(), *receipts.sources} - own_receipts.proven
         random = self.node.environment.random
         sampled = [h for h in range(chunk.span.first, chunk.span.last + 1) if random.randrange(self.sample) == 0]

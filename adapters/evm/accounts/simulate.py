@@ -77,7 +77,7 @@ def _simulated_indices(body: Body) -> list[int]:
 
 
 def _request(body: Body) -> Request:
-    """Return the request that runs a block's calls again on the state of its parent."""
+    """Return the request that runs a block's transactions, without creations, on the state of its parent."""
     full = body.full
     parameters = {
         "number": full.number,

@@ -208,7 +208,15 @@ class TransactionReader:
     async def _add_payments(
         self, result: AccountTransactions, boundaries: Sequence[Boundaries], accounts: Sequence[str]
     ) -> None:
-        """Add the blocks in which the coins of accounts changed by more than transactions and calls explain."""
+        """Add to `result` the blocks in which coins changed by more than transactions and calls explain.
+
+        What withdrawals do not explain either is added as unexplained, if transfers were read.
+
+        Args:
+            result: The transactions of a window.
+            boundaries: The accounts whose coins are not explained.
+            accounts: All accounts, whose transactions in new blocks are added.
+        """
         result.has_payments = True
         if not boundaries:
             return
@@ -226,7 +234,10 @@ class TransactionReader:
     async def _transfers_of(
         self, bodies: Mapping[int, Body], hashes: Mapping[int, frozenset[str]]
     ) -> dict[int, list[CoinTransfer]] | None:
-        """Return the internal transfers of some transactions by height; None if no endpoint can trace them."""
+        """Return the internal transfers of some transactions by height; None if no endpoint can trace them.
+
+        They are read from the explorer if there is one. Heights without such transactions are absent.
+        """
         targets = [
             TraceTarget(bodies[height], index)
             for height, block_hashes in hashes.items()

@@ -67,7 +67,10 @@ def _rows(logs: Logs, chain: str, standard: str, **columns: pa.Array | Bytes) ->
 
 
 def logs_of(rows: pa.Table) -> Logs:
-    """Rebuild the logs of stored rows: the inverse of `decode`."""
+    """Rebuild the logs of stored rows, in the order of the chain: the inverse of `decode`.
+
+    They have no block hashes.
+    """
     parts = []
     for (standard,), group in restore.groups(rows, "standard"):
         logs = restore.logs_without_data(group, events.APPROVAL_FOR_ALL if standard == "operator" else events.APPROVAL)

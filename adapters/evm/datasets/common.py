@@ -49,7 +49,10 @@ class CoinRow(NamedTuple):
 
 
 def coin_rows(coins: Sequence[CoinRow], chain: str, standard: str) -> pa.Table:
-    """Return rows of `transfers` for native coins. No log records such transfers."""
+    """Return rows of `transfers` for native coins, in their order.
+
+    No log records such transfers: their log index is -1.
+    """
     n = len(coins)
     columns = dict(zip(CoinRow._fields, zip(*coins, strict=True) if n else [()] * len(CoinRow._fields), strict=True))
     return table(

@@ -205,7 +205,10 @@ _TOPIC0 = {"erc20": events.TRANSFER, "erc721": events.TRANSFER, "wrap": events.D
 
 
 def logs_of(rows: pa.Table) -> Logs:
-    """Rebuild the logs of stored rows: the inverse of `decode`. Rows of native coins are skipped."""
+    """Rebuild the logs of stored rows, in the order of the chain: the inverse of `decode`.
+
+    They have no block hashes. Rows of native coins are skipped.
+    """
     parts = []
     for (standard, layout), group in restore.groups(rows, "standard", "layout"):
         if standard == "erc1155":

@@ -350,7 +350,7 @@ def _read(
 def _relevant_interactions(
     shares: Shares, account: str, interactions: ContractInteractions, results: Mapping[Key, ReadResult]
 ) -> tuple[ContractInteractions, set[str]]:
-    """Return the interactions that concern a decoder, and the keys of the protocols that match the account.
+    """Return the interactions that concern a decoder, and the keys of the protocols that match.
 
     Both are empty if no contract and no token with a position or a balance matches.
     """

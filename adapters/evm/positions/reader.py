@@ -105,7 +105,11 @@ class SingleAccountReader:
         return AccountContents(native, balances, nonempty, tuple(issues))
 
     def _tokens(self, tokens: Sequence[str]) -> Plan[TokensRead]:
-        """Read balances, then the positions and shares that tokens matched."""
+        """Read balances of `tokens`, then the positions and shares that the account's tokens matched.
+
+        Positions may come from tokens with a balance of 0 now; shares are unwrapped only if there is a balance. The
+        names of tokens are read meanwhile (`describe`).
+        """
         reads: list[Read] = [NativeBalance(self.account), *(balance_of(token, self.account) for token in tokens)]
         expected = self.shares.protocols.expected_tokens(self.account)
         questions = self.shares.questions(sorted(self.interactions.tokens | expected))

@@ -150,7 +150,7 @@ def is_contract(result: object) -> bool:
 def deepest_market(markets: Mapping[Pool, Market], floors: Mapping[str, int]) -> tuple[Pool, Market] | None:
     """Return the market with the largest depth in relation to the floor of its quote.
 
-    None if all are below it.
+    None if each one is below its floor.
 
     Args:
         markets: Markets by pool.

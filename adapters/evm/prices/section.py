@@ -16,7 +16,7 @@ BYTES32: Final = re.compile(r"0x[0-9a-f]{64}\Z")
 
 
 def raw_unit(decimals: object) -> int:
-    """Return the raw units of one token, given the result of `decimals()`; 0 if that is no usable number."""
+    """Return the raw units of one token by its `decimals()`; 0 if these are unread or over MAX_DECIMALS."""
     return 10**decimals if isinstance(decimals, int) and decimals <= MAX_DECIMALS else 0
 
 
@@ -43,7 +43,7 @@ class VenueSection:
         return parse_contract(self._value(key), f"{key} of {self.name}", self.location)
 
     def bytes32_list(self, key: str) -> tuple[bytes, ...]:
-        """Return a list of 32-byte words without duplicates; raise BadSettings if it is no such list."""
+        """Return a list of 32-byte words, duplicates removed; raise BadSettings if it is empty or malformed."""
         value = self._value(key)
         if (
             not isinstance(value, list)
@@ -62,7 +62,7 @@ class VenueSection:
         return self._whole_number(self._value(key, default), key, maximum)
 
     def numbers(self, key: str, maximum: int) -> tuple[int, ...]:
-        """Return a list of different whole numbers from 1 to `maximum`; raise BadSettings if it is none."""
+        """Return a list of different whole numbers from 1 to `maximum`; BadSettings if it is empty or another."""
         value = self._value(key)
         if not isinstance(value, list) or not value or len(set(map(str, value))) != len(value):
             raise BadSettings(self.location, f"{key} of {self.name} is not a list of different numbers")
