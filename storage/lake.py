@@ -258,7 +258,10 @@ class Lake(LakeReader):
                 self.storage.sync_commits(table.name, before)
 
     def _vacuum(self, table: Table, retention_hours: int) -> int:
-        """Delete files that no commit names any longer and that are old enough; return their number."""
+        """Delete files that no commit names any longer and that are old enough; return their number.
+
+        From ORPHAN_H hours of retention on, files that no commit ever named are deleted too.
+        """
         with self._writing[table.name]:
             handle = self._writer(table)
             if handle is None:

@@ -134,7 +134,7 @@ class PostgresTail:
                 self._is_writing = False
 
     def _begin(self) -> Connection:
-        """Return the connection in a new transaction that has the writer's lock."""
+        """Return the connection in a new transaction with the writer's lock; a broken one is replaced once."""
         begin = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITER_LOCK})"
         for attempt in range(2):
             connection = self._open_connection()

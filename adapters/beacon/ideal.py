@@ -56,7 +56,7 @@ def _total(entry: IdealReward) -> int:
 
 
 def _search(data: bytes, balance: int) -> IdealReward | None:
-    """Return the entry of a balance, found by its digits; None if it is not among the first matches."""
+    """Return the entry of a balance, by its digits; None if it is not among the first MAX_MATCHES."""
     digits, at = b"%d" % balance, -1
     for _ in range(MAX_MATCHES):
         if (at := data.find(digits, at + 1)) < 0:

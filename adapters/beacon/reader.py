@@ -176,7 +176,11 @@ class Reader(StateReader):
             return ideal, rows[np.isin(rows[:, 0], balances.index)]
 
     async def _read_attestations(self, epoch: int, balances: BalanceTable) -> tuple[dict[int, int], Array]:
-        """Read ideal and actual rewards by pages, sorted; BadAnswer for doubled or unrequested validators."""
+        """Read ideal rewards by effective balance, and rows of rewards by ascending index, in pages.
+
+        Ideal rewards are those for the balances of selected validators, or all. Validators without rewards are absent.
+        Raises BadAnswer for a validator that comes twice or was not requested.
+        """
         ideal: dict[int, int] = {}
         table = balances if self.selection and isinstance(balances, ValidatorTable) else None
         needed = None if table is None else set(table.effective_balance.tolist())

@@ -21,7 +21,14 @@ OPTIONS: Final = {"encoding": "json", "maxSupportedTransactionVersion": 0}
 async def call_changes(
     node: Node, transactions: Sequence[tuple[str, int]], protocols: Sequence[InstalledProtocol]
 ) -> list[tuple[CallChange, ...] | None]:
-    """Return the changes by calls of protocols, as `CallChangeReader.call_changes` defines it."""
+    """Return the changes by calls of protocols, as `CallChangeReader.call_changes` defines it.
+
+    Protocols whose families have no rules of instructions are left out.
+
+    Raises:
+        NodeBehind: The node lacks a transaction.
+        SourceError: One could not be read.
+    """
     rules = {
         program: each.family.instructions
         for each in protocols

@@ -165,7 +165,10 @@ class AccountHistory:
     async def _late_account_changes(
         self, endpoint: Endpoint, late: Iterable[tuple[str, str]], span: Span
     ) -> tuple[UnexplainedChange, ...]:
-        """Return a change for each token account that was found late and has transactions before the span."""
+        """Return a change for each token account that was found late and has transactions before the span.
+
+        Its amount is 0, and its slot the last one of these transactions.
+        """
         changes: list[UnexplainedChange] = []
         for owner, address in sorted(late) if span.first else ():
             older = [each for each in await signatures(endpoint, address, 0) if each.slot < span.first]

@@ -104,7 +104,10 @@ def token_accounts(
 
 
 def _notes(token_account: TokenAccountData) -> Iterable[Note]:
-    """Yield notes about one token account: frozen, not transferable, withheld fees, confidential balance."""
+    """Yield notes about one token account: frozen, not transferable, withheld fees, confidential balance.
+
+    Only a confidential balance makes the answer partial.
+    """
     if token_account.state == "frozen":
         raw = token_account.tokenAmount.amount
         yield Note(token_account.mint, f"{raw} of it are frozen: its issuer does not allow transfers of them")
@@ -168,7 +171,10 @@ def _activation_notes(stake: WalletStake) -> Iterable[Note]:
 def _wallet_stake(
     address: str, lamports: int, info: StakeAccountData, epoch: int, history: StakeHistory
 ) -> WalletStake:
-    """Return a stake with its state at an epoch; inactive if it is not delegated."""
+    """Return a stake with its state at an epoch; inactive if it is not delegated.
+
+    An inactive delegation keeps its voter and its reward epochs, but its delegated part is 0.
+    """
     unlock_s = max(0, info.meta.lockup.unixTimestamp)
     if info.stake is None:
         return WalletStake(address, lamports, 0, 0, "", "inactive", unlock_s)

@@ -249,7 +249,7 @@ def _calls(
 
 
 def _movement(step: _Step, holders: Mapping[str, tuple[str, str]]) -> Movement | None:
-    """Return the movement by the system program or a token program; None if there is none."""
+    """Return the movement of one instruction: coins that are sent, or tokens of `MOVES`; None for others."""
     accounts, content = step.accounts, step.content
     if step.program == SYSTEM:
         if int.from_bytes(content[:4], "little") != SEND or len(accounts) < 2:

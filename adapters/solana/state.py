@@ -392,7 +392,7 @@ class _Results:
     nft_names: Mapping[str, tuple[str, str]]
 
     def get(self, read: Read[object]) -> object:
-        """Return the result of one read."""
+        """Return the result of one read; Unknown for other types of reads, and for names that no list has."""
         match read:
             case RewardRead():
                 return self.rewards[read]

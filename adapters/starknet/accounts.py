@@ -86,7 +86,10 @@ class Accounts:
 
 
 def call_with_fallback(calls: Sequence[Call]) -> Plan[list[Result]]:
-    """Return the results of calls, in order. Missing functions are called in snake case in a second round."""
+    """Return the results of calls, in order.
+
+    If a contract lacks a function of `SNAKE_CASE`, the name in snake case is called in a second round.
+    """
     results = list((yield from read_all(calls)))
     repeated = {
         index: _in_snake_case(call)
@@ -187,7 +190,10 @@ def describe(facts: Facts, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token
 
 
 def token_uris(facts: Facts, collectibles: Sequence[Asset]) -> Plan[list[TokenUri]]:
-    """Read the `token_uri` (ERC-721) or `uri` (ERC-1155) of collectibles, in order."""
+    """Read the `token_uri` (ERC-721) or `uri` (ERC-1155) of collectibles, in order.
+
+    A URI is empty if the result is no text. Reverted and Unknown results stay.
+    """
     calls = [
         Call(
             facts.contract_of(each),

@@ -183,7 +183,10 @@ def _check_entries(source: str, entries: list[ListedTransaction]) -> list[Listed
 
 
 async def _transaction_height(endpoint: TronNode, tx_hash: Hash) -> int:
-    """Return the height of a transaction that a list gives without one."""
+    """Return the height of a transaction that a list gives without one.
+
+    Raises HistoryUnavailable if the node has no such transaction, BadAnswer if it gives another.
+    """
 
     def decode(source: str, content: bytes) -> int:
         """Raise HistoryUnavailable if the node has no such transaction, BadAnswer if it gives another."""

@@ -57,7 +57,7 @@ class SignatureCheck:
 
 
 async def recover_all(transactions: Sequence[Transaction]) -> list[Signers]:
-    """Return the signers of each transaction, in order. Other tasks run in between."""
+    """Return the signers of each transaction, in order; yield to other tasks every SIGNATURES_PER_TURN."""
     recovered: list[Signers] = []
     signature_count = 0
     for transaction in transactions:

@@ -145,7 +145,10 @@ class MeterTransaction:
         self.settled: list[Row] = []
 
     def load(self, operations: Sequence[Operation]) -> None:
-        """Read all rows that the operations need. All processes lock in one order, which prevents deadlocks."""
+        """Read and lock all rows that the operations need, then read the store's time.
+
+        All processes lock in one order, which prevents deadlocks.
+        """
         admits = [operation for operation in operations if isinstance(operation, AdmissionRequest)]
         if any(operation.as_of is not None for operation in admits):
             self.changes = accounts.changes(self.tx)
