@@ -160,7 +160,7 @@ def _remove(options: argparse.Namespace) -> int:
 
 
 def _rotate(options: argparse.Namespace) -> int:
-    """Add a secret to the target of a rule and print all valid ones, the newest first."""
+    """Add a secret to the webhook of a rule and print all valid ones, the newest first."""
     if not 0 <= options.overlap_hours <= 24 * 30:
         raise BadRequest("overlap-hours", "0 to 720")
     with opened_state(options) as state:
@@ -169,11 +169,12 @@ def _rotate(options: argparse.Namespace) -> int:
         def work(tx: Transaction) -> Target:
             accounts.lock(tx, owner)
             rule = alerts.rule(tx, owner, options.rule)
-            return alerts.rotate(tx, owner, rule.target_id, options.overlap_hours * HOUR_US, now_us)
+            target = alerts.rotate(tx, owner, rule.target_id, options.overlap_hours * HOUR_US, now_us)
+            if target.kind != "webhook":  # an error rolls the transaction back
+                raise BadRequest("rule", f"its target is a {target.kind}, which has no secret")
+            return target
 
         target = state.database.write(work)
-        if target.kind != "webhook":
-            raise BadRequest("rule", f"its target is a {target.kind}, which has no secret")
         secrets = _secrets(state, target)["secrets"]
     show_json({"target": target.address, "secrets": secrets}) if options.json else print(*secrets, sep="\n")
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.cli.common import PEPPER, Commands, moment_us, one_line, settings, show_json, show_table
 from chainfolio.cli.groups import GROUPS
-from chainfolio.cli.state_store import open_state
+from chainfolio.cli.state_store import open_state, opened_state
 from chainfolio.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -38,29 +38,26 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def _check(state: State, account: str) -> None:
-    """Raise BadRequest if there is no such account; the store is closed before."""
+    """Raise BadRequest if there is no such account."""
     if state.account(account) is None:
-        state.close()
         raise BadRequest("account", f"there is no account {account}", remedy="chainfolio account list")
 
 
 def _create(options: argparse.Namespace) -> int:
     """Create a key of an account and print it, this once; returns 0."""
     expires = moment_us(options.expires) if options.expires else None
-    state = open_state(settings(options))
-    _check(state, options.account)
-    key, token = state.create_key(options.account, options.name, expires)
-    state.close()
+    with opened_state(options) as state:
+        _check(state, options.account)
+        key, token = state.create_key(options.account, options.name, expires)
     one_line({"keyId": key.id, "apiKey": token}) if options.json else print(f"key {key.id}\n{token}\nShown this once.")
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
     """Print the keys of an account, valid or revoked, by their last characters; returns 0."""
-    state = open_state(settings(options))
-    _check(state, options.account)
-    keys = state.keys(options.account)
-    state.close()
+    with opened_state(options) as state:
+        _check(state, options.account)
+        keys = state.keys(options.account)
     rows = [(k.id, k.name, f"…{k.hint}", "revoked" if k.revoked_us else "valid") for k in keys]
     if options.json:
         show_json([dict(zip(("keyId", "name", "ends", "state"), row, strict=True)) for row in rows])
@@ -80,9 +77,8 @@ def _accept(options: argparse.Namespace) -> int:
 
 def _revoke(options: argparse.Namespace) -> int:
     """Revoke a key and print its id; BadRequest if there is no valid one."""
-    state = open_state(settings(options))
-    is_revoked = state.revoke_key(options.id)
-    state.close()
+    with opened_state(options) as state:
+        is_revoked = state.revoke_key(options.id)
     if not is_revoked:
         raise BadRequest("key", f"there is no valid key {options.id}", remedy="chainfolio key list --account ID")
     one_line({"revoked": options.id}) if options.json else print(f"{options.id} is revoked")

@@ -11,6 +11,7 @@ import pytest
 
 from chainfolio.cli.state_store import open_state
 from chainfolio.settings_file import load
+from chainfolio.storage.state import alerts
 from chainfolio.storage.state.accounts import Account, Principal
 from tests.cli.conftest import Run
 
@@ -202,3 +203,18 @@ def test_whatever_a_command_makes_is_its_owners_alone(run: Run, here: Path) -> N
         assert [path.name for path in files if path.stat().st_mode & 0o077] == []
     finally:
         os.umask(mask)
+
+
+def test_only_a_webhook_gets_another_secret(run: Run, tmp_path: Path) -> None:
+    account, _ = create_account(run)
+    file = str(tmp_path / "events")
+    rule = run("alert", "add", "credits", "--under", "9", "--file", file, "--account", account, "--json").json["id"]
+    refused = run("alert", "rotate", rule, "--account", account)
+    assert (refused.code, "its target is a file, which has no secret" in refused.err) == (2, True)
+    state = open_state(load(None, {}))
+    try:
+        target = state.database.read(lambda tx: alerts.target(tx, alerts.rule(tx, account, rule).target_id))
+    finally:
+        state.close()
+    assert target is not None
+    assert len(target.valid_secrets(0)) == 1, "an error changes nothing"
