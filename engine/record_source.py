@@ -26,8 +26,11 @@ class RecordSource(Protocol):
     def is_trusted_contract(self, chain_contract: str, /) -> bool:
         """Return True if a contract (`chain:contract`) is trusted."""
 
-    def is_priced_contract(self, chain_contract: str, /) -> bool:
-        """Return True if a contract (`chain:contract`) has a price by the settings, except in a failed read."""
+    def is_priced_contract(self, chain_contract: str, /) -> bool | None:
+        """Return True if a contract (`chain:contract`) has a price by the settings, except in a failed read.
+
+        None if only a read can tell.
+        """
 
     async def records(
         self, accounts: Sequence[Account], record_filter: TransactionFilter, /

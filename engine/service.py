@@ -64,7 +64,7 @@ from chainfolio.portfolio.nav import Nav
 from chainfolio.portfolio.overview import Pictures, pictures_of
 from chainfolio.portfolio.pnl.in_portfolio import AccountGains
 from chainfolio.portfolio.valuation import valuate
-from chainfolio.pricing.rules import knows
+from chainfolio.pricing.rules import any_knows
 from chainfolio.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -259,12 +259,12 @@ class Engine:
         key, _, contract = chain_contract.partition(":")
         return self.snapshotter(self.system.chain(key)).is_trusted_contract(contract)
 
-    def is_priced_contract(self, chain_contract: str) -> bool:
-        """Return True if the settings price a contract (`chain:contract`), or it is the coin."""
+    def is_priced_contract(self, chain_contract: str) -> bool | None:
+        """Return True if the settings price a contract, or it is the coin; None if only a read can tell."""
         key, _, contract = chain_contract.partition(":")
         chain = self.system.chain(key)
         asset, sources = chain.info.token_asset(contract), self.snapshotter(chain).sources
-        return is_coin(chain.info, contract) or any(knows(source, asset) for source in sources)
+        return is_coin(chain.info, contract) or any_knows(sources, asset)
 
     async def approvals(
         self,

@@ -5,7 +5,7 @@ They are the tables `[order]`, `[classes]` and `[guards]` of the file of prices.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
@@ -142,6 +142,12 @@ def knows(source: PriceSource, asset: Asset) -> bool | None:
     knows_asset = getattr(source, "knows", None)
     result = None if knows_asset is None else knows_asset(asset)
     return None if result is None else bool(result)
+
+
+def any_knows(sources: Iterable[PriceSource], asset: Asset) -> bool | None:
+    """Return True if one of the sources knows an asset; None if only a read can tell."""
+    results = {knows(source, asset) for source in sources}
+    return True if True in results else None if None in results else False
 
 
 def reads_chain_only(source: PriceSource) -> bool:

@@ -184,7 +184,7 @@ async def all_records(
     records = list(map(record_of, page.document.transactions))
     changes, vaults = await position_changes(source.system, records), await vault_changes(source.system, records)
     changes |= await call_changes(source.system, records)
-    treatment = _treatment(source, chains, request, page.strengths)
+    treatment = _treatment(source, chains, request, page.strengths, page.document.issues)
     typed, unread = typed_by_vaults(
         with_operation_fees(records, vaults), without_gas(vaults), {account.address for account in accounts}, treatment
     )
@@ -212,7 +212,8 @@ def gains_until(
         per_usd: Returns the units of another currency per USD at a time in microseconds; None for gains in USD.
     """
     records = [each for each in account_records.transactions if each.height <= last_blocks.get(each.chain, each.height)]
-    treatment = _treatment(source, _chains(source, request), request, account_records.strengths)
+    of_records = account_records.strengths, account_records.issues
+    treatment = _treatment(source, _chains(source, request), request, *of_records)
     own_wallets = {account.address for account in accounts}
     with garbage_collection_paused():
         read = entries_of(records, own_wallets, treatment, account_records.changes)
@@ -337,11 +338,24 @@ def closing_facts(checked: Mapping[Key, ClosingCheck]) -> dict[str, AssetFacts]:
     }
 
 
-def _treatment(source: RecordSource, chains: Sequence[Chain], request: PnlRequest, strengths: Strengths) -> Treatment:
+def _treatment(
+    source: RecordSource,
+    chains: Sequence[Chain],
+    request: PnlRequest,
+    strengths: Strengths,
+    issues: Iterable[IssueDocument],
+) -> Treatment:
     """Return how records are treated: the wrapped native coin counts as the native coin.
 
-    Options of the request that are empty are those of the settings.
+    Options of the request that are empty are those of the settings. If `issues` say that prices of a chain could not be
+    read, all its contracts have one that only a read can tell.
     """
+    unread = {each.adapter for each in issues if each.subject == "prices"}
+
+    def is_priced(contract: str) -> bool:
+        is_known = source.is_priced_contract(contract)
+        return contract.partition(":")[0] in unread if is_known is None else is_known
+
     aliases = {
         f"{chain.key}:{wrapped.shown_contract}": f"{chain.key}:{chain.info.native.asset.shown_contract}"
         for chain in chains
@@ -357,7 +371,7 @@ def _treatment(source: RecordSource, chains: Sequence[Chain], request: PnlReques
         burn_addresses=burn_accounts,
         gas_holders=_gas_holders(source, chains),
         is_trusted=cache(source.is_trusted_contract),
-        is_priced=cache(source.is_priced_contract),
+        is_priced=cache(is_priced),
         trade_value=request.trade_value or source.system.settings.pnl.trade_value,
         strengths=strengths,
     )

@@ -12,6 +12,8 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from msgspec import UNSET
+
 from chainfolio.engine.account_support import addresses_of
 from chainfolio.engine.gains.pnl import AccountRecords, GainsResult, PnlRequest, all_records, gains_until
 from chainfolio.engine.history.day_blocks import midnight_us
@@ -31,7 +33,7 @@ from chainfolio.portfolio.pnl.closing import (
 from chainfolio.portfolio.pnl.debts import open_debts
 from chainfolio.portfolio.pnl.entries import Entry
 from chainfolio.portfolio.pnl.methods import gains_of
-from chainfolio.portfolio.pnl.share_lots import share_lots
+from chainfolio.portfolio.pnl.share_lots import positions_of, share_lots
 from chainfolio.portfolio.transactions import raw_balance
 
 if TYPE_CHECKING:
@@ -61,6 +63,22 @@ class Day:
     def portfolios(self) -> list[Portfolio]:
         """The portfolios of the day."""
         return [each.portfolio for each in self.snapshots if each.document is not None]
+
+    def lacks_shares_of(self, later: Day) -> bool:
+        """Return True if a position names no shares, and names some on a later day.
+
+        Then it may have been stored before positions named their shares.
+        """
+        return not self._keys(with_shares=False).isdisjoint(later._keys(with_shares=True))
+
+    def _keys(self, *, with_shares: bool) -> set[tuple[str, str, str]]:
+        """Return account, pool and name of the positions that name shares, or of those that do not."""
+        positions = ((each.address, position) for each in self.portfolios for position in positions_of(each))
+        return {
+            (address, position.pool_address, position.name)
+            for address, position in positions
+            if (position.shares is not UNSET) is with_shares
+        }
 
     def blocks(self, chains: Iterable[Chain]) -> dict[str, int]:
         """Return the block at which each chain was read; -1 if it had not begun."""
@@ -155,14 +173,18 @@ async def _records(
         return await all_records(source, accounts, request, since_us), False
 
 
-def day_state(day: Day, result: GainsResult, conversion: Conversion) -> DayState:
-    """Return what was held and owed as a day began, with the lots of its transactions."""
+def day_state(day: Day, result: GainsResult, conversion: Conversion, *, with_shares: bool = True) -> DayState:
+    """Return what was held and owed as a day began, with the lots of its transactions.
+
+    Lots of shares have a part of positions only `with_shares`.
+    """
 
     def converted(value: Decimal) -> Decimal:
         return conversion.value(value, day.moment_us)
 
     portfolios = day.portfolios
-    shares = share_lots(portfolios, result.gains.remaining, result.contents, result.aliases)
+    lots = result.gains.remaining if with_shares else ()
+    shares = share_lots(portfolios, lots, result.contents, result.aliases)
     holdings, rewards = day_holdings(portfolios, result.aliases, converted, shares)
     left_out = spam_assets(portfolios) | result.shares
     checks = closings(

@@ -83,10 +83,11 @@ async def _parts(days: AccountDays, currency: str) -> ChangesDocument:
         return conversion.value(Decimal(1), time_us)
 
     first, last = [await days.gains(each, per_usd) for each in ends]
+    with_shares = not ends[0].lacks_shares_of(ends[1])
     entries = without_loans(sort_entries(last.entries), {}, per_wallet=False)
     return ValueChange(
-        day_state(ends[0], first, conversion),
-        day_state(ends[1], last, conversion),
+        day_state(ends[0], first, conversion, with_shares=with_shares),
+        day_state(ends[1], last, conversion, with_shares=with_shares),
         [each for each in entries if each.time_us >= since_us],
         [each for each in last.gains.gains if each.time_us >= since_us],
         first.shares | last.shares,

@@ -149,6 +149,11 @@ class Containers:
         """Return True if a contract took one of the assets before, in a transaction of no known type."""
         return any(side.asset in self.taken for side in sides)
 
+    @property
+    def holders(self) -> set[str]:
+        """The contracts that hold deposits and gave no shares for them."""
+        return {contract for contract, deposits in self.farms.items() if any(deposits.values())}
+
     def pools(self) -> Iterator[dict[str, int]]:
         """Yield what went into each position that exchanges its assets: it has several of them."""
         for container in self.by_share.values():

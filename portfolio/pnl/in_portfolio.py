@@ -338,31 +338,31 @@ class _Tree:
         """
         filled, sums = [], NOTHING
         for asset in assets:
-            part = self._asset(asset, in_protocols=in_protocols)
-            filled.append(msgspec.structs.replace(asset, open_pnl=text(part.open), total_cost_basis=text(part.cost)))
+            part, of_share = self._asset(asset, in_protocols=in_protocols), self._share(asset)
+            both = part + of_share
+            filled.append(msgspec.structs.replace(asset, open_pnl=text(both.open), total_cost_basis=text(both.cost)))
             if _is_counted(asset, spam=self.spam):
                 key = self.gains.key(asset)
                 fault = self.shares.faults.get(key, "" if part.cost is not None else NO_LOTS)
-                sums += NOTHING if part.cost is None and fault == UNASKED else part
+                sums += of_share + (NOTHING if part.cost is None and fault == UNASKED else part)
                 self.faults |= {key: fault} if fault else {}
         return tuple(filled), sums
 
     def _asset(self, asset: AssetDocument, *, in_protocols: bool) -> Sum:
-        """Return cost and open gain of one asset, None if not known, as spam never is.
+        """Return cost and open gain of one asset, without the part that belongs to a share.
 
-        Take the cost out of the shares.
+        Take the cost out of the shares. Both are None if they are not known, as for spam.
         """
         if asset.spam is not UNSET:
             return NOT_KNOWN
-        key, of_share = self.gains.key(asset), self.shares.of_shares.raw(asset)
-        raw = raw_balance(asset) - of_share
+        key, raw = self.gains.key(asset), raw_balance(asset) - self.shares.of_shares.raw(asset)
         cost = self.shares.take(key, raw, in_protocols=in_protocols)
         if cost is None or asset.value == UNKNOWN:
             return Sum(cost, None)
         value = money(Decimal(asset.value))
         if (known_raw := self.shares.known_raw(key, raw)) < raw_balance(asset):
             value = money(value_of_part(asset, known_raw) or amounts.ZERO)
-        return Sum(cost, value - cost) + (self._share(asset) if of_share else NOTHING)
+        return Sum(cost, value - cost)
 
     def _share(self, asset: AssetDocument) -> Sum:
         """Return cost and open gain of the part of an asset that belongs to lots of a share; note their fault.
@@ -370,6 +370,8 @@ class _Tree:
         What others sent of the share is in neither.
         """
         shares = self.shares.of_shares
+        if not shares.raw(asset) or asset.spam is not UNSET:
+            return NOTHING
         lots = shares.lots_of(asset)
         if fault := lots.reason or (UNASKED if lots.unasked else ""):
             self.faults[lots.asset] = fault

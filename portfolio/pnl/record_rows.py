@@ -148,10 +148,19 @@ class RecordRows:
         is_unpriced = row.value is None and not self.treatment.is_priced(row.chain_contract)
         return is_unpriced and self.record.type != "BRIDGEIN" and not self.is_asked
 
-    def untrusted_assets(self) -> set[str]:
-        """Return the assets whose movements have no value: doubtful ones, and gifts without a price."""
+    def untrusted_assets(self, holders: Collection[str]) -> set[str]:
+        """Return the assets whose movements have no value: doubtful ones, and gifts without a price.
+
+        What one of `holders`, which hold own deposits, mints may be the share of such a deposit, and no gift.
+        """
         rows = [row for row in (*self.record.assets_in, *self.record.assets_out) if self.is_doubtful(row)]
-        return {self.asset_of(row) for row in (*rows, *filter(self.is_gift, self.record.assets_in))}
+        gifts = (row for row in self.record.assets_in if self.is_gift(row) and not self._is_minted_by(row, holders))
+        return {self.asset_of(row) for row in (*rows, *gifts)}
+
+    def _is_minted_by(self, row: MovedAsset, contracts: Collection[str]) -> bool:
+        """Return True if an asset was minted in a call of one of the contracts, or is one."""
+        is_minted = row.sender in self.treatment.burn_addresses
+        return is_minted and (self.record.recipient in contracts or row.contract in contracts)
 
     def senders(self, asset: str) -> set[str]:
         """Return who sent an asset that came."""

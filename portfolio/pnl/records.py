@@ -126,7 +126,7 @@ class _Record:
         incoming, outgoing = self._net("in"), self._net("out")
         for asset in [each for each in incoming if each in outgoing]:
             net_off(incoming, outgoing, asset)
-        untrusted = self.rows.untrusted_assets()
+        untrusted = self.rows.untrusted_assets(self.containers.holders)
         for side in (*incoming.values(), *outgoing.values()):
             side.value = None if side.asset in untrusted or self.shares.has_unknown_burner(side.asset) else side.value
         in_positions = self._position_movements(incoming, outgoing)

@@ -126,7 +126,7 @@ def share_lots(
         per_wallet: Lots are kept per wallet.
     """
     balances, lots = defaultdict[Key, int](int), {(each.asset, each.wallet): each for each in remaining}
-    positions = [(document.address, position) for document in portfolios for position in _positions(document)]
+    positions = [(document.address, position) for document in portfolios for position in positions_of(document)]
     shown = {(address, asset): int(raw) for address, position in positions for asset, raw in _shares(position).items()}
     for (address, asset), raw in shown.items():
         balances[asset, address if per_wallet else ""] += raw
@@ -135,9 +135,10 @@ def share_lots(
         of_share, balance = lots[key], balances[key]
         count = of_share.quantity + of_share.unasked - of_share.short - of_share.deposited
         if count > 0:
-            is_alone = key[0] not in contents and balance <= count * MAX_GROWTH + ROUNDING
+            has_deposit = key[0] in contents and (not per_wallet or _has_deposit(contents[key[0]], key[1], lots))
+            is_alone = not has_deposit and balance <= count * MAX_GROWTH + ROUNDING
             fractions[key] = Fraction(1) if is_alone else Fraction(min(count, balance), balance)
-            result.held[key] = min(count, balance) if is_alone or key[0] in contents else balance
+            result.held[key] = min(count, balance) if is_alone or has_deposit else balance
             result.lots[key] = of_share
     given = {key for key, part in fractions.items() if part == 1 and not lots[key].quantity}
     for address, position in positions if fractions else ():
@@ -152,7 +153,13 @@ def share_lots(
     return result
 
 
-def _positions(document: Portfolio) -> Iterator[PositionDocument]:
+def _has_deposit(contents: Collection[str], wallet: str, lots: Mapping[Key, RemainingLots]) -> bool:
+    """Return True if a wallet deposited what went into a position, or if what went in is not known."""
+    own = [lots[asset, wallet] for asset in contents if (asset, wallet) in lots]
+    return not contents or any(each.deposited for each in own)
+
+
+def positions_of(document: Portfolio) -> Iterator[PositionDocument]:
     """Yield all positions of a portfolio."""
     for protocol in document.asset_by_protocols.values():
         for chain in protocol.chains.values():

@@ -12,9 +12,9 @@ import pytest
 from chainfolio.assets import Account, account
 from chainfolio.engine.gains import account_gains
 from chainfolio.engine.gains.account_gains import GainsCache, KnownGains
-from chainfolio.engine.gains.pnl import GainsResult, PnlRequest
+from chainfolio.engine.gains.pnl import GainsResult, PnlRequest, _treatment
 from chainfolio.errors import Unavailable
-from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.document import IssueDocument, Portfolio
 from chainfolio.portfolio.pnl.entries import Entry
 from chainfolio.portfolio.pnl.gains import Gains, RemainingLots
 from chainfolio.portfolio.pnl.in_portfolio import AccountGains
@@ -55,6 +55,21 @@ async def test_why_gains_are_not_known_is_said_and_not_kept(book: GainsCache, mo
     gains = await book._compute(NOBODY, ONE, PnlRequest(), MARK)
     assert "it is away" in gains.in_transactions.reason == gains.in_portfolio.reason
     assert not book._entries
+
+
+def test_where_prices_could_not_be_read_what_only_a_read_can_tell_counts_as_priced() -> None:
+    results = {"one:listed": True, "one:other": None, "two:other": None, "one:never": False}
+    pnl = SimpleNamespace(treat_liquidity="deposit", trade_value="strongest")
+    system = SimpleNamespace(settings=SimpleNamespace(pnl=pnl))
+    source = cast("Any", SimpleNamespace(system=system, is_trusted_contract=bool, is_priced_contract=results.get))
+    issues = [IssueDocument("one", "prices", "prices at block 7 could not be read"), IssueDocument("two", "logs", "no")]
+    treatment = _treatment(source, [], PnlRequest(), {}, issues)
+    assert {each: treatment.is_priced(each) for each in results} == {
+        "one:listed": True,
+        "one:other": True,
+        "two:other": False,
+        "one:never": False,
+    }
 
 
 @dataclass

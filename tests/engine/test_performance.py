@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import date, timedelta
 from decimal import Decimal
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from chainfolio.engine.history.account_days import AccountDays
+from chainfolio.engine.history.account_days import AccountDays, Day
 from chainfolio.engine.history.contained_deposits import TOO_MANY, ContainedDeposits, ReadState
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.day_values import DayValue
@@ -22,6 +22,7 @@ from chainfolio.portfolio.pnl.closing import HeldAsset, closings
 from chainfolio.portfolio.pnl.gains import RemainingLots
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 from tests.portfolio.test_pnl_records import ME, asset, transaction
+from tests.portfolio.test_share_lots import document as with_position
 
 FIRST = date(2024, 2, 27)
 DAYS = [FIRST + timedelta(days=count) for count in range(5)]
@@ -43,6 +44,21 @@ def test_a_day_that_is_not_known_whole_is_left_out_with_its_reason_and_ends_that
     )
     assert day_values == {DAYS[1]: Decimal(5), DAYS[3]: Decimal(7)}
     assert remarks == [f"{DAYS[2]} is left out, partial: why", f"{DAYS[4]} is left out, pending: why"]
+
+
+def test_a_day_lacks_shares_that_a_position_names_only_later() -> None:
+    unnamed, named = (
+        Day(
+            DAYS[0],
+            Decimal(0),
+            [cast("Any", SimpleNamespace(document=b"", portfolio=with_position({"USDC": 9}, shares)))],
+        )
+        for shares in ((), (100,))
+    )
+    assert unnamed.lacks_shares_of(named)
+    assert not named.lacks_shares_of(named)
+    assert not unnamed.lacks_shares_of(unnamed)
+    assert not named.lacks_shares_of(unnamed)
 
 
 def test_a_wallet_of_which_a_day_is_not_known_leaves_that_day_of_all_wallets_out() -> None:

@@ -65,7 +65,8 @@ def treatment(chance: random.Random) -> Treatment:
         coins={"chain:coin": "coin"},
         burn_addresses=frozenset({NOBODY}),
         gas_holders=frozenset({"farm"}),
-        is_trusted=lambda contract: contract != "dust",
+        is_trusted=lambda contract: contract != "chain:dust",
+        is_priced=lambda contract: contract not in ("chain:lp", "chain:stoken"),
         trade_value=chance.choice(TRADE_VALUES),
     )
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import msgspec
+import pytest
 
 from chainfolio.contracts import Holding, Position
 from chainfolio.portfolio.compose import portfolio
-from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.document import UNKNOWN, Portfolio
 from chainfolio.portfolio.metrics.changes import day_holdings
 from chainfolio.portfolio.pnl.closing import NO_LOTS, UNSEEN, CurrentHoldings, account_closings
 from chainfolio.portfolio.pnl.entries import UNASKED, AssetFacts
-from chainfolio.portfolio.pnl.gains import Gains, RemainingLots
+from chainfolio.portfolio.pnl.gains import NO_PRICE, Gains, RemainingLots
 from chainfolio.portfolio.pnl.in_portfolio import AccountGains, with_gains
+from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.pnl.record_rows import RecordEntries, Treatment
 from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import document as report_of
@@ -167,6 +170,40 @@ def test_lots_by_wallet_get_the_part_of_their_own_wallet() -> None:
     assert [raw for _, _, raw in result.assets.values()] == [300_000]
     pooled = share_lots(both, [lots(unasked=40)], DEPOSITED, {})
     assert sorted(raw for _, _, raw in pooled.assets.values()) == [100_000, 300_000]
+
+
+def test_growth_of_given_shares_of_a_wallet_without_a_deposit_belongs_to_them() -> None:
+    grown, other = document({"USDC": 101 * 10**6}, (101,)), replace_address(document({"USDC": 90 * 10**6}, (90,)))
+    own = deposit(90 * 10**6, "90")._replace(wallet="second")
+    remaining = [own, lots(unasked=100)._replace(wallet=ALICE)]
+    shares = share_lots([grown, other], remaining, DEPOSITED, {}, per_wallet=True)
+    assert [raw for _, _, raw in shares.assets.values()] == [101 * 10**6]
+    pooled = share_lots([grown, other], [deposit(90 * 10**6, "90"), lots(unasked=100)], DEPOSITED, {})
+    assert sum(raw for _, _, raw in pooled.assets.values()) < 101 * 10**6
+
+
+@pytest.mark.parametrize("unasked", [0, 1])
+def test_a_share_of_unknown_cost_hides_no_deposit_and_names_its_own_reason(unasked: int) -> None:
+    own = RemainingLots(KEYS["USDC"], "", 50 * 10**6, usd("30"), deposited=50 * 10**6 + unasked, unasked=unasked)
+    bought = RemainingLots(SHARE_KEY, "", 50, None, NO_PRICE)
+    remaining = {each.asset: each for each in (own, bought)}
+    filled = with_gains(document({"USDC": 100 * 10**6}), AccountGains(remaining, contents=DEPOSITED))
+    assert (filled.total_cost_basis, filled.open_pnl) == (UNKNOWN, UNKNOWN)
+    reasons = {SHARE_KEY: NO_PRICE} | ({KEYS["USDC"]: UNASKED} if unasked else {})
+    assert dict(issues(filled)) == {key: f"its gain is not known: {reason}" for key, reason in reasons.items()}
+
+
+def test_a_share_that_a_keeper_mints_for_a_waiting_deposit_has_no_known_gain() -> None:
+    paid = record("DEPOSIT", [], [asset("usd", "9", "9", POOL)], hash="0x1")
+    facts: dict[str, Any] = {"sender": OTHER, "recipient": POOL, "hash": "0x2"}
+    minted = record("DEPOSIT", [asset("share", "9", other=NOBODY)], [], **facts)
+    back = record("WITHDRAW", [asset("usd", "10", "10", POOL)], [asset("share", "9", other=NOBODY)], hash="0x3")
+    assert ("received", "share", 9, None) in brief(read(paid, minted).entries)
+    (sold,) = [each for each in gains_of(read(paid, minted, back).entries, "fifo").gains if each.kind == "sell"]
+    assert (sold.gain, sold.reason) == (None, NO_PRICE), "which is in the sum, and makes it unknown"
+    assert ("unasked", "share", 9, None) in brief(read(minted).entries)
+    sent = record("TRANSFERIN", [asset("share", "9", other=OTHER)], [], **facts)
+    assert ("unasked", "share", 9, None) in brief(read(paid, sent).entries)
 
 
 def test_shares_without_a_price_that_others_send_or_mint_are_no_deposit_of_the_owner() -> None:

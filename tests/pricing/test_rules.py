@@ -19,7 +19,7 @@ from chainfolio.plans import run_offline
 from chainfolio.price_sources import Quotes, Refusal, RelativePrice
 from chainfolio.pricing.fixed import FixedPrices, build_fixed
 from chainfolio.pricing.registry import build_sources
-from chainfolio.pricing.rules import Guards, OrderedSources, Rules, parse_rules
+from chainfolio.pricing.rules import Guards, OrderedSources, Rules, any_knows, parse_rules
 from chainfolio.pricing.source_chain import SourceOutcome, query_sources
 from tests.pricing.test_relatives import (
     BLOCK,
@@ -126,6 +126,13 @@ def test_a_second_opinion_is_the_price_where_the_first_source_refuses() -> None:
     feed = Knowing("feed", {ETH: Refusal(ETH, "feed", "stale")})
     (vendor_price,) = quoted(ordered(feed, knowing("vendor", price(ETH, "7"))), ETH).prices
     assert (vendor_price.source, vendor_price.alternatives) == ("vendor", ())
+
+
+def test_of_several_sources_one_that_knows_an_asset_suffices_and_one_that_cannot_say_leaves_it_open() -> None:
+    known, silent = knowing("known", price(ETH, "1")), prepared("silent", price(ETH, "1"))
+    assert any_knows([silent, known], ETH) is True
+    assert any_knows([silent, known], A) is None
+    assert any_knows([known], A) is False
 
 
 def test_a_source_that_says_what_it_knows_is_not_asked_for_anything_else() -> None:
