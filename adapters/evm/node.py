@@ -126,8 +126,8 @@ class Node(Pool[Endpoint]):
     async def connect(self) -> Heads:
         """Return the chain's heads: of one endpoint, or with a quorum the highest that a quorum has reached.
 
-        Without a quorum, all endpoints are read every `SURVEY_S` seconds. The newest final height is stored in
-        `finalized`, which never falls.
+        Without a quorum, all endpoints are read too if `SURVEY_S` seconds have passed. The newest final height is
+        stored in `finalized`, which never falls.
 
         Raises:
             SourceError: No endpoint answers, or fewer than the quorum.

@@ -294,6 +294,7 @@ def _compare_token(source: str, root: bytes, token: _Token, answer: Answer | Non
 
 
 def _proven_word(source: str, root: bytes, slot: Slot, proof: _Proof) -> int:
+    """Return the word of a slot under a storage root; raise BadAnswer without a valid proof of it."""
     nodes = [word.proof for word in proof.storageProof if _key(source, word.key) == slot.key]
     if not nodes:
         raise BadAnswer(source, f"no proof of storage key {slot.hex}")

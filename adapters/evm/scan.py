@@ -82,6 +82,7 @@ async def answer(node: Node, queries: Sequence[Read], block: Block) -> list[AbiV
         HistoryUnavailable: The node no longer has the block's state.
         Reorged: The block is no longer in the chain.
         SourceError: The node failed.
+        Exception: A query cannot be encoded (`call.encode`); then none is read.
     """
 
     async def at(endpoint: Endpoint) -> list[AbiValue]:

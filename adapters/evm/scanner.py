@@ -64,7 +64,10 @@ class PendingRead:
     data: bytes | None = field(init=False)
 
     def __post_init__(self) -> None:
-        """Encode the call (none for a native balance), and limit the gas and reads of untrusted ones."""
+        """Encode the call (none for a native balance), and limit the gas and reads of untrusted ones.
+
+        Errors of `encode` are raised.
+        """
         self.data = None if isinstance(self.query, NativeBalance) else encode(self.query.signature, self.query.args)
         if self.untrusted:
             self.gas, self.max_reads = READ_GAS, MAX_CALL_READS

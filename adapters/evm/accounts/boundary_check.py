@@ -43,7 +43,7 @@ class Boundaries:
 async def read_boundaries(
     node: Node, span: Span, accounts: Sequence[str], hashes: Mapping[int, str]
 ) -> list[Boundaries]:
-    """Read the accounts' states at both ends of a window; an empty list if no endpoint has them.
+    """Read the accounts' states before a window and at its end; an empty list if no endpoint has them.
 
     Args:
         node: The chain's endpoints.

@@ -101,8 +101,8 @@ class TransactionReader:
     ) -> AccountTransactions:
         """Read the next window of a span, and compare it with the accounts' states at both ends.
 
-        If transactions are missing, the search method of the endpoint is not used any more, and state is searched.
-        Coins that stay unexplained are reported.
+        If transactions are missing, state is searched instead, and the search methods of that endpoint are not used any
+        more; only an explorer is asked again for the next window. Coins that stay unexplained are reported.
 
         Args:
             span: The blocks to read; the window starts with the first of them.

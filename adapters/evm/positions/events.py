@@ -71,7 +71,7 @@ class EventSignature:
         return None if None in values else values
 
     def _value(self, position: int, topics: Sequence[str], data: bytes) -> AbiValue:
-        """Return a parameter of an event, from its topic if it is indexed, else from its word of the data."""
+        """Return a parameter from its topic or its word of the data; None if it is out of its type's range."""
         parameter, topic_number = self.parameters[position], self.topic_number(position)
         if parameter.indexed:
             return _decode_word(parameter.type, bytes.fromhex(topics[topic_number - 1][2:]))

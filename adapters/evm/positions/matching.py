@@ -69,7 +69,7 @@ class RuleMatch:
         return family_of(self.row)
 
     def at(self, time_s: int, is_inner: bool = False) -> RuleMatch:
-        """Return the match for a block of that time, in Unix seconds."""
+        """Return the match for a block of that time, in Unix seconds; `is_inner` as in `ProtocolMatch`."""
         return replace(self, match=replace(self.match, time_s=time_s, is_inner=is_inner))
 
     def issue(self, reason: str, makes_partial: bool) -> Issue:
@@ -234,7 +234,10 @@ class Protocols:
         return self._sorted[kind]
 
     def by_contract(self, account: str, interactions: ContractInteractions) -> Iterator[RuleMatch]:
-        """Yield the matches of an account with contracts and collections that files name."""
+        """Yield the matches of an account with contracts and collections that files name.
+
+        One match for a contract of a protocol, and one for each received token of a collection.
+        """
         contracts = {*interactions.exchanged, *(contract_of(event) for event in interactions.events)}
         indexes = {index for contract in contracts for index in self._contract_indexes.get(contract, ())}
         for index in sorted(indexes | self._every_account_indexes):
