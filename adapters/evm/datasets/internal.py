@@ -254,7 +254,7 @@ def _check_block(source: str, block: TracedBlock, block_hash: str) -> None:
 
 
 def _check_transaction(source: str, block: TracedBlock, expected: int, index: int, tx_hash: str | None) -> None:
-    """Raise BadAnswer if `index` is not the expected one, or if a given hash is not the block's at that index."""
+    """Raise BadAnswer if `index` is not the expected one, or a given hash is not the block's there."""
     is_hashed = expected < len(block.transactions) and tx_hash is not None
     if index != expected or (is_hashed and str(tx_hash).lower() != block.transactions[expected]):
         raise BadAnswer(source, f"block {block.height} has another transaction at {expected} than its traces")
