@@ -61,6 +61,19 @@ class TronNode(RestEndpoint):
             raise NodeBehind(self.name, f"does not have block {'' if height is None else height}".rstrip())
         return response.block(self.name, height)
 
+    async def ensure_height(self, height: int) -> None:
+        """Read the newest block, unless the node was at `height` before, and store it as the node's height.
+
+        Raises:
+            NodeBehind: The node is below `height`.
+            SourceError: The block could not be read.
+        """
+        if self.health.height is None or self.health.height < height:
+            newest = await self.header(HEADER)
+            self.health.height, self.health.head_us = newest.height, newest.time_us
+            if newest.height < height:
+                raise NodeBehind(self.name, f"is at block {newest.height}, and block {height} is not there yet")
+
     def response_error(self, posted: HttpResponse) -> SourceError | None:
         """Return the error for an exceeded limit, else the error for the status, None if there is none."""
         if posted.status != 200 and (

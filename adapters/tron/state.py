@@ -68,8 +68,9 @@ async def _answer(
 ) -> list[Value]:
     """Return the results of reads, in order; results of untrusted calls may be Unknown.
 
-    With wallets, state is read at one block, `block` or a newer one. Without them, each call has the newest one.
+    With wallets, state is read at one block, `block` or a newer one. Without them, each call is at any such block.
     """
+    await endpoint.ensure_height(block.height)
     wallets = [each for each in reads if isinstance(each, WalletRead)]
     calls = [each for each in reads if isinstance(each, Call | AbiRead)]
     trusted = [each for each in calls if not each.untrusted]
@@ -92,16 +93,17 @@ async def _read_at_one_block(
 ) -> Results:
     """Read accounts and calls, again if a new block came in between, at most MAX_ATTEMPTS times.
 
-    Without accounts, calls are read once, at any block. Untrusted calls that are at another block are repeated once,
-    and then given up. Raises Unavailable after the last attempt, NodeBehind if the node is at an older block.
+    The node must have had `block` before. Without accounts, calls are read once, and may be at several newer blocks.
+    Untrusted calls that are at another block are repeated once, and then given up. Raises Unavailable after the last
+    attempt, NodeBehind if the node is at an older block.
     """
     for attempt in range(MAX_ATTEMPTS if wallets else 1):
         states = await asyncio.gather(*(_read_wallet(endpoint, each.account) for each in wallets))
         (results, newest), _ = await asyncio.gather(_read_calls(endpoint, calls, multicall), untrusted.read(endpoint))
-        if not wallets:
-            return {**untrusted.results, **dict(zip(calls, results, strict=True))}
         if newest.height < block.height:
             raise NodeBehind(endpoint.name, f"is at block {newest.height}, and block {block.height} is not there yet")
+        if not wallets:
+            return {**untrusted.results, **dict(zip(calls, results, strict=True))}
         if newest == block and (attempt or untrusted.is_at(block)):
             wallet_states = {read: WalletState(block, *state) for read, state in zip(wallets, states, strict=True)}
             unread = dict.fromkeys(untrusted.calls, OVER)
