@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from chainfolio import kinds
-from chainfolio.adapters.tron import accounts, doctor, history, lookup, past, state
+from chainfolio.adapters.tron import accounts, doctor, history, lookup, state
 from chainfolio.adapters.tron import facts as chain_facts
 from chainfolio.adapters.tron.accounts import Accounts
 from chainfolio.adapters.tron.approvals import Approvals
@@ -16,6 +16,7 @@ from chainfolio.adapters.tron.datasets import DATASETS
 from chainfolio.adapters.tron.facts import Facts
 from chainfolio.adapters.tron.families import EvmProtocols
 from chainfolio.adapters.tron.node import Node, TronNode
+from chainfolio.adapters.tron.past import PastCoins
 from chainfolio.adapters.tron.settings import TronSettings
 from chainfolio.adapters.tron.signers import SignatureCheck
 from chainfolio.adapters.tron.spans import SpanReader
@@ -26,7 +27,6 @@ from chainfolio.capabilities import Capability
 from chainfolio.chain_results import IndexedTransaction, SpanTables
 from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.environment import Environment
-from chainfolio.errors import Unavailable
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
 from chainfolio.positions import BalanceResult, TokenUri
@@ -42,11 +42,7 @@ REQUESTS_PER_BLOCK = 4  # simultaneous requests per allowed one: a block takes t
 
 
 class TronChain(NodeBackedChain[Node], Approvals):
-    """A Tron chain behind its nodes, which keep no old state.
-
-    Attributes:
-        keeps_coins: Whether nodes may have past balances. False once they omitted accounts that were asked for.
-    """
+    """A Tron chain behind its nodes, which keep no old state."""
 
     kind = "tron"
     datasets = DATASETS
@@ -60,7 +56,7 @@ class TronChain(NodeBackedChain[Node], Approvals):
         self.facts, self.node, self.settings = facts, node, settings
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
         self.reader = SpanReader(node, SignatureCheck(settings.signatures, environment.random))
-        self.keeps_coins = True
+        self.past_coins = PastCoins(node, environment.clock)
 
     async def collect(
         self,
@@ -115,17 +111,9 @@ class TronChain(NodeBackedChain[Node], Approvals):
     async def coins_at(self, accounts: Collection[str], block: Block) -> Mapping[str, int]:
         """Return native coins of accounts at a past block, in sun, without zero and unknown ones.
 
-        Nodes without such balances give 0. So after an empty result, unless no node answered, later calls send no
-        request and are empty.
+        Nodes without such balances give 0: they are not asked again for an hour, and the results are empty.
         """
-        if not self.keeps_coins:
-            return {}
-        try:
-            coins = await past.coins_at(self.node, accounts, block)
-        except Unavailable:
-            return {}
-        self.keeps_coins = bool(coins)
-        return coins
+        return await self.past_coins.at(accounts, block)
 
     def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> Accounts:
         """Return a reader of accounts, with the installed protocols that the EVM's decoders read.
