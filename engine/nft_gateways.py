@@ -55,12 +55,12 @@ class Gateways:
         metadata, urls = dict[str, NftMetadata](), dict[str, str]()
         for uri in dict.fromkeys(uris):
             cached = self._cached(uri)
-            if cached is None and len(urls) == MAX_FILES:
-                cached = NftMetadata(shown_uri(uri), problem=TOO_MANY)
             try:
                 url = "" if cached else gateway_url(uri, self.settings.gateways)
             except MetadataError as error:
                 cached = NftMetadata(shown_uri(uri), problem=str(error))
+            if cached is None and len(urls) == MAX_FILES:
+                cached = NftMetadata(shown_uri(uri), problem=TOO_MANY)
             if cached is not None:
                 metadata[uri] = cached
             else:

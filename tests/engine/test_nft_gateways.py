@@ -180,8 +180,9 @@ async def test_files_are_cached_and_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     async with receiver(good) as gateway:
         gateways = Gateways(Nfts({"ipfs": gateway.url + "/{path}"}), ManualClock())
         uris = [f"ipfs://Qm/{number}" for number in range(MAX_FILES + 3)]
-        metadata = await gateways.read(uris + uris)
+        metadata = await gateways.read([*uris, *uris, "gopher://a/7"])
         assert [metadata[uri].problem for uri in uris] == [""] * MAX_FILES + [TOO_MANY] * 3
+        assert metadata["gopher://a/7"].problem == NO_GATEWAY
         assert len(gateway.requests) == MAX_FILES
         newest = uris[MAX_FILES - 5 : MAX_FILES]
         assert (await gateways.read(newest))[newest[0]].name == "Ape #7"
