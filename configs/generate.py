@@ -14,6 +14,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -219,16 +220,23 @@ def _keys(protocols: set[tuple[str, str]], taken: set[str]) -> dict[tuple[str, s
     """Return a unique key for each pair of protocol and family, and add the keys to `taken`.
 
     The key is the protocol's name in lower case. The family is appended if that key is taken, because a protocol may
-    be in two families.
+    be in two families, and a number if that is taken, too.
     """
     keys: dict[tuple[str, str], str] = {}
     for slug, family in sorted(protocols, key=lambda each: (each[1] == LAST, each)):
         plain = re.sub(r"[^a-z0-9]+", "_", slug.lower()).strip("_")
-        plain = plain if plain[0].isalpha() else f"p{plain}"  # a key begins with a letter
-        tries = (plain[:MAX_KEY], f"{plain[: MAX_KEY - len(family) - 1]}_{family}")
-        keys[slug, family] = next(key for key in tries if key not in taken)
+        plain = plain if plain[:1].isalpha() else f"p{plain}"  # a key begins with a letter
+        keys[slug, family] = next(key for key in _candidate_keys(plain, family) if key not in taken)
         taken.add(keys[slug, family])
     return keys
+
+
+def _candidate_keys(plain: str, family: str) -> Iterator[str]:
+    """Yield keys of at most MAX_KEY characters without end: the name alone, with the family, and with a number."""
+    yield plain[:MAX_KEY]
+    for number in count(1):
+        ending = f"_{family}" if number == 1 else f"_{family}_{number}"
+        yield f"{plain[: MAX_KEY - len(ending)]}{ending}"
 
 
 def _name(slug: str) -> str:

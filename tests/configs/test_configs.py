@@ -426,6 +426,7 @@ def test_a_row_that_is_a_guess_dead_or_of_a_source_without_licence_is_left_out()
     assert fork_rows() == [("pan_swap", "Pan Swap", "uniswap_v2", "base", "factory", "0x" + "01" * 20)]
     assert fork_rows(slug="9mine", family="erc4626", role="vault")[0][0] == "p9mine"
     assert fork_rows(slug="mine")[0][0] == "mine_uniswap_v2"
+    assert fork_rows(slug="币")[0][:2] == ("p", "币")
     for changed in (
         {"confidence": "abi"},
         {"dead": "1"},
@@ -437,3 +438,21 @@ def test_a_row_that_is_a_guess_dead_or_of_a_source_without_licence_is_left_out()
         {"address": "0x" + "02" * 20},
     ):
         assert fork_rows(**changed) == []
+
+
+def test_protocols_whose_names_give_the_same_key_are_numbered() -> None:
+    rows = [
+        {
+            "slug": slug,
+            "family": "uniswap_v2",
+            "chain": "base",
+            "role": "factory",
+            "address": f"0x{number:040x}",
+            "confidence": "registry",
+            "dead": "",
+            "source": "registries/uniswapV2.js",
+        }
+        for number, slug in enumerate(("a-b", "a.b", "a_b", "a b"), 1)
+    ]
+    keys = ["a_b", "a_b_uniswap_v2", "a_b_uniswap_v2_2", "a_b_uniswap_v2_3"]
+    assert [row[0] for row in generate.forks(rows, {"base"}, {})] == keys
