@@ -52,6 +52,9 @@ HTTP_TOOLS: Final = (
     "credits",
 )
 READS_ONLY: Final = ToolAnnotations(read_only_hint=True, open_world_hint=True)
+# Tools that store results; they delete nothing but older results of the same wallet.
+STORING: Final = frozenset(["reconcile"])
+STORES: Final = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
 PROMPTS: Final = {
     "wallet_overview": (
         "What does a wallet hold, and what is it worth?",
@@ -80,7 +83,8 @@ def build_server(tools: Tools, version: str, names: Sequence[str] = TOOLS) -> MC
     """Return a server with some tools, and all resources and prompts."""
     server = MCPServer("chainfolio", version=version, instructions=INSTRUCTIONS)
     for name in names:
-        server.add_tool(_with_reasons(getattr(tools, name)), annotations=READS_ONLY, structured_output=False)
+        annotations = STORES if name in STORING else READS_ONLY
+        server.add_tool(_with_reasons(getattr(tools, name)), annotations=annotations, structured_output=False)
     server.resource("chainfolio://tables", description="The tables of the index and their columns")(tables)
     server.resource("chainfolio://llms.txt", description="What this server can answer, and how to read it")(guide)
     for name, (title, text) in PROMPTS.items():

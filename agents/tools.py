@@ -220,7 +220,7 @@ class Tools:
         return Answer(summary, seen, "complete" if price else "partial", rows).text(detail=detail)
 
     async def reconcile(self, address: str, chain: str = "", detail: bool = False) -> str:
-        """Compare the indexed movements of a wallet with its balances on chain at checkpoints."""
+        """Compare the indexed movements of a wallet with its balances on chain at checkpoints; store the result."""
         engine, accounts = self._engine, await self._accounts([address], chain)
         keys = [chain] if chain else []
 

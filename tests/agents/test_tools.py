@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from chainfolio.agents.compact import TOP
 from chainfolio.agents.rows import holding_rows, plain_cell, query_rows
+from chainfolio.agents.server import TOOLS, build_server
 from chainfolio.agents.tools import Services, Tools
 from chainfolio.cli.mcp import ask_lake
 from chainfolio.portfolio.document import (
@@ -88,6 +89,13 @@ class FakeTools(Tools):
 
     async def _accounts(self, names: Any, chain: str = "") -> list[Any]:
         return list(names)
+
+
+async def test_a_tool_that_stores_results_is_not_marked_as_read_only() -> None:
+    listed = await build_server(FakeTools({}), "1").list_tools()
+    hints = {each.name: each.annotations.read_only_hint for each in listed if each.annotations}
+    assert {name for name, is_read_only in hints.items() if not is_read_only} == {"reconcile"}
+    assert len(hints) == len(TOOLS)
 
 
 def test_holdings_begin_with_the_greatest_value_and_debts_are_negative() -> None:
