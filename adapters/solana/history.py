@@ -50,9 +50,9 @@ class _ReadTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class _ListCache:
-    """The listed transactions of one address up to the slot `top`, the oldest first."""
+    """The listed transactions of one address in the slots of `span`, the oldest first."""
 
-    top: int
+    span: Span
     listings: list[ListedTransaction]
 
 
@@ -150,17 +150,29 @@ class AccountHistory:
     async def _list(self, endpoint: Endpoint, addresses: Sequence[str], span: Span) -> list[ListedTransaction]:
         """Return the transactions of a span that name some addresses, each once and the oldest first.
 
-        Only slots above the cached ones are listed again; new ones are cached.
+        Other readers may replace cached lists meanwhile, so the lists are those that were read here.
         """
-        for address in addresses:
-            cache = self._lists.get(address)
-            if cache is None or cache.top < span.last:
-                first_slot = span.first if cache is None else cache.top + 1
-                new = await signatures(endpoint, address, first_slot)
-                old = [] if cache is None else cache.listings
-                self._lists[address] = _ListCache(self.node.finalized, [*old, *reversed(new)])
-        by_signature = {each.signature: each for address in addresses for each in self._lists[address].listings}
+        caches = [await self._list_address(endpoint, address, span) for address in addresses]
+        by_signature = {each.signature: each for cache in caches for each in cache.listings}
         return sorted((each for each in by_signature.values() if each.slot in span), key=lambda each: each.slot)
+
+    async def _list_address(self, endpoint: Endpoint, address: str, span: Span) -> _ListCache:
+        """Return the listed transactions of one address in a span or more, and cache them.
+
+        Only slots above the cached ones are listed again, or all slots if the span begins before them. The list counts
+        up to its newest transaction, or to the end of the span: finality may rise while it is read.
+        """
+        cache = self._lists.get(address)
+        if cache is None or span.first < cache.span.first:
+            cache = _ListCache(Span(span.first, span.first), [])
+            new = await signatures(endpoint, address, span.first)
+        elif cache.span.last < span.last:
+            new = await signatures(endpoint, address, cache.span.last + 1)
+        else:
+            return cache
+        covered = Span(cache.span.first, max([span.last, *(each.slot for each in new[:1])]))
+        cache = self._lists[address] = _ListCache(covered, [*cache.listings, *reversed(new)])
+        return cache
 
     async def _late_account_changes(
         self, endpoint: Endpoint, late: Iterable[tuple[str, str]], span: Span
