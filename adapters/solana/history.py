@@ -107,7 +107,7 @@ class AccountHistory:
         """
         for account in accounts:
             if account not in self._token_accounts:
-                self._token_accounts[account] = await _open_token_accounts(endpoint, account)
+                self._token_accounts[account] = await _open_token_accounts(endpoint, account, span.last)
         transactions: dict[str, _ReadTransaction] = {}
         late: set[tuple[str, str]] = set()  # owners with token accounts that were found only now
         for _ in range(MAX_ROUNDS):
@@ -160,14 +160,15 @@ class AccountHistory:
         """Return the listed transactions of one address in a span or more, and cache them.
 
         Only slots above the cached ones are listed again, or all slots if the span begins before them. The list counts
-        up to its newest transaction, or to the end of the span: finality may rise while it is read.
+        up to its newest transaction, or to the end of the span: finality may rise while it is read. Raises NodeBehind
+        if the end of the span is not final yet at the endpoint.
         """
         cache = self._lists.get(address)
         if cache is None or span.first < cache.span.first:
             cache = _ListCache(Span(span.first, span.first), [])
-            new = await signatures(endpoint, address, span.first)
+            new = await signatures(endpoint, address, span.first, span.last)
         elif cache.span.last < span.last:
-            new = await signatures(endpoint, address, cache.span.last + 1)
+            new = await signatures(endpoint, address, cache.span.last + 1, span.last)
         else:
             return cache
         covered = Span(cache.span.first, max([span.last, *(each.slot for each in new[:1])]))
@@ -183,7 +184,7 @@ class AccountHistory:
         """
         changes: list[UnexplainedChange] = []
         for owner, address in sorted(late) if span.first else ():
-            older = [each for each in await signatures(endpoint, address, 0) if each.slot < span.first]
+            older = [each for each in await signatures(endpoint, address, 0, span.first) if each.slot < span.first]
             if older:
                 reason = f"the token account {address} was not known yet when older slots were read"
                 changes.append(UnexplainedChange(owner, older[0].slot, self.node.facts.info.native.asset, 0, reason))
@@ -220,11 +221,11 @@ def _first_piece(span: Span, listings: Sequence[ListedTransaction]) -> tuple[Spa
     return Span(span.first, last), [each for each in listings if each.slot <= last]
 
 
-async def _open_token_accounts(endpoint: Endpoint, account: str) -> set[str]:
-    """Read the addresses of the token accounts that an account has now."""
+async def _open_token_accounts(endpoint: Endpoint, account: str, min_slot: int) -> set[str]:
+    """Read the addresses of the token accounts that an account has at a final slot, which is not before `min_slot`."""
     addresses = set()
     for program in TOKEN_PROGRAMS:
-        options = {"encoding": "jsonParsed", **FINAL}
+        options = {"encoding": "jsonParsed", **FINAL, "minContextSlot": min_slot}
         answer = await endpoint.ask_one(Request("getTokenAccountsByOwner", (account, {"programId": program}, options)))
         listings = typed(endpoint.name, slot_and_content(endpoint.name, answer)[1], list[ParsedTokenAccount])
         addresses |= {each.pubkey for each in listings}

@@ -56,7 +56,7 @@ class PastStakes:
         They are known if they are the same at the newest final slot and now. Otherwise an issue says that they are not.
         """
         positions, issues = await replace(self, block=replace(self.block, height=final_slot)).of(account)
-        current = await self.node.with_any(partial(stakes_of, self.node, account), kind="state")
+        current = await self.node.with_any(partial(stakes_of, self.node, account, self.block.height), kind="state")
         native = self.node.facts.info.native.asset
         final_lamports = {position.pool: position.supplied[native] for position in positions}
         if issues or final_lamports == {address: stake.lamports for address, stake in current.items()}:

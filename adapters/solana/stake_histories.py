@@ -131,7 +131,7 @@ class StakeHistories:
         async with self._lock:
             stake_accounts = self._cache.get(account)
             if stake_accounts is None or slot not in stake_accounts.span:
-                read = partial(self._read, [account], slot, max_transactions)
+                read = partial(self._read, [account], slot, self.node.finalized, max_transactions)
                 stake_accounts = self._cache[account] = await self.node.with_any(read, kind="history")
             self._cache.move_to_end(account)
             while len(self._cache) > MAX_ACCOUNTS:
@@ -140,51 +140,56 @@ class StakeHistories:
 
     async def read_since(self, accounts: Collection[str], slot: int) -> StakeAccounts:
         """Read the stake accounts of accounts since a slot, as far back as nodes have transactions."""
-        return await self.node.with_any(partial(self._read, sorted(accounts), slot, None), kind="history")
+        read = partial(self._read, sorted(accounts), slot, self.node.finalized, None)
+        return await self.node.with_any(read, kind="history")
 
     async def _read(
-        self, accounts: Sequence[str], slot: int, max_transactions: int | None, endpoint: Endpoint
+        self, accounts: Sequence[str], slot: int, final: int, max_transactions: int | None, endpoint: Endpoint
     ) -> StakeAccounts:
-        """Read the stake accounts from one endpoint, and store what was scanned.
+        """Read the stake accounts from one endpoint, and store what was scanned. Slots after `final` are not scanned.
 
         Args:
             accounts: The withdrawers.
             slot: The oldest slot.
+            final: The newest final slot, which the endpoint must have reached.
             max_transactions: Limit per account; None for no limit.
             endpoint: The endpoint.
 
         Raises:
             TooManyReads: The limit is exceeded, or there are too many stake accounts.
+            NodeBehind: `final` is not final yet at the endpoint.
             HistoryUnavailable: There is a limit, and the endpoint's first block is later than `slot`.
         """
         first_served = await first_block(endpoint)
         if max_transactions is not None and first_served > slot + 1:
             raise HistoryUnavailable(endpoint.name, slot, "the node has no transactions that are so old")
-        span, owners, undelegated = Span(slot, max(slot, self.node.finalized)), dict[str, str](), set[str]()
+        span, owners, undelegated = Span(slot, max(slot, final)), dict[str, str](), set[str]()
         first_slot, stakes = slot, set[str]()
         for account in accounts:
-            if first_served <= span.last:  # an endpoint lists no transactions before its first block
-                await self._scan(endpoint, account, Span(max(slot, first_served), span.last), max_transactions)
+            if max(slot, first_served) <= final:  # an endpoint lists no transactions before its first block
+                await self._scan(endpoint, account, Span(max(slot, first_served), final), max_transactions)
             self._load(account)
-            scanned = (each.first for each in self._scanned[account] if span.last in each)
-            first_slot = max(first_slot, next(scanned, span.last + 1))
+            if slot <= final:
+                scanned = (each.first for each in self._scanned[account] if final in each)
+                first_slot = max(first_slot, next(scanned, final + 1))
             stakes |= self._stakes[account]
-            current = await stakes_of(self.node, account, endpoint)
+            current = await stakes_of(self.node, account, final, endpoint)
             owners |= dict.fromkeys(current, account)
             undelegated |= {address for address, stake in current.items() if not stake.voter}
-        histories = await self._read_histories(endpoint, stakes | owners.keys())
+        histories = await self._read_histories(endpoint, stakes | owners.keys(), final)
         return StakeAccounts(span, add_owners(list(histories.values()), owners), frozenset(undelegated), first_slot)
 
     async def _scan(self, endpoint: Endpoint, account: str, span: Span, max_transactions: int | None) -> None:
         """Read those transactions of an account in a span that were not scanned yet, and store their stakes.
 
-        Raises TooManyReads if there are more than `max_transactions`.
+        Raises TooManyReads if there are more than `max_transactions`, NodeBehind if the end of the span is not final
+        yet at the endpoint.
         """
         self._load(account)
         unscanned = list(Spans([span]) - self._scanned[account])
         if not unscanned:
             return
-        listings = await signatures(endpoint, account, unscanned[0].first)
+        listings = await signatures(endpoint, account, unscanned[0].first, span.last)
         listings = [
             each for each in listings if each.slot <= span.last and any(each.slot in part for part in unscanned)
         ]
@@ -193,17 +198,19 @@ class StakeHistories:
         transactions = await self._transactions(endpoint, listings)
         self.add_scanned(account, span, [call for each in transactions for call in each.calls or ()])
 
-    async def _read_histories(self, endpoint: Endpoint, stakes: Collection[str]) -> dict[str, AccountStakeHistory]:
+    async def _read_histories(
+        self, endpoint: Endpoint, stakes: Collection[str], final: int
+    ) -> dict[str, AccountStakeHistory]:
         """Read the histories of stake accounts, and of those that were split from them or merged into them.
 
-        Raises TooManyReads for more than MAX_STAKES.
+        Raises TooManyReads for more than MAX_STAKES, NodeBehind if `final` is not final yet at the endpoint.
         """
         histories: dict[str, AccountStakeHistory] = {}
         pending = sorted(stakes)
         while pending:
             if len(histories) + len(pending) > MAX_STAKES:
                 raise TooManyReads(f"more than {MAX_STAKES} stake accounts would have to be looked at")
-            lamports = await lamports_of(endpoint, pending)
+            lamports = await lamports_of(endpoint, pending, final)
             gate = asyncio.Semaphore(MAX_PARALLEL)
             reads = [self._read_history(endpoint, stake, *lamports[stake], gate) for stake in pending]
             histories |= zip(pending, await asyncio.gather(*reads), strict=True)
@@ -225,7 +232,7 @@ class StakeHistories:
         Raises TooManyReads for more than MAX_STEPS transactions, BadAnswer for one that does not name it.
         """
         async with gate:
-            listings = [each for each in await signatures(endpoint, stake, 0) if each.slot <= top]
+            listings = [each for each in await signatures(endpoint, stake, 0, top) if each.slot <= top]
         if len(listings) > MAX_STEPS:
             raise TooManyReads(f"{len(listings)} transactions name the stake account {stake}")
         steps = []

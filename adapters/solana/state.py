@@ -191,25 +191,29 @@ def _wallet(
     return Wallet(block, lamports, joined(source, balances), tuple(stakes), tuple(notes), epoch)
 
 
-async def stakes_of(node: Node, account: str, endpoint: Endpoint) -> dict[str, WalletStake]:
-    """Read the stake accounts that an account may withdraw from now, by address.
+async def stakes_of(node: Node, account: str, min_slot: int, endpoint: Endpoint) -> dict[str, WalletStake]:
+    """Read the stake accounts that an account may withdraw from now, not before `min_slot`, by address.
 
     How much of each is active is not computed: `active` and `state` must not be used.
 
     Raises:
+        NodeBehind: The endpoint has not reached `min_slot`.
         UnsupportedMethod: The endpoint does not list them.
         ResponseTooLarge: There are too many of them for one answer.
     """
-    answer = await endpoint.ask_one(at_slot(stakes_request(account), node.commitment, 0))
+    answer = await endpoint.ask_one(at_slot(stakes_request(account), node.commitment, min_slot))
     _, content = slot_and_content(endpoint.name, answer)
     return {stake.address: stake for stake in stake_accounts(endpoint.name, content, account, 0, {})[0]}
 
 
-async def lamports_of(endpoint: Endpoint, accounts: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Read the lamports of accounts, each with the final slot at which it was read; 0 without an account."""
+async def lamports_of(endpoint: Endpoint, accounts: Sequence[str], min_slot: int) -> dict[str, tuple[int, int]]:
+    """Read the lamports of accounts, each with the final slot at which it was read; 0 without an account.
+
+    Raises NodeBehind if `min_slot` is not final yet at the endpoint.
+    """
     lamports: dict[str, tuple[int, int]] = {}
     for page in pages(accounts):
-        answer = await endpoint.ask_one(at_slot(lamports_request(page), "finalized", 0))
+        answer = await endpoint.ask_one(at_slot(lamports_request(page), "finalized", min_slot))
         slot, content = slot_and_content(endpoint.name, answer)
         records = accounts_in(endpoint.name, content, len(page) + 1)[:-1]
         lamports |= {

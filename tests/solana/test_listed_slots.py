@@ -13,7 +13,8 @@ from chainfolio.adapters.solana.chain import SolanaChain
 from chainfolio.adapters.solana.history import AccountHistory
 from chainfolio.adapters.solana.listed_transactions import ListedTransaction
 from chainfolio.blocks import Span
-from tests.solana.fakes import WALLET, FakeNode, transaction
+from tests.json_rpc import Refuse
+from tests.solana.fakes import HOME, WALLET, FakeNode, token_account, transaction
 
 
 def signature(slot: int) -> str:
@@ -30,11 +31,11 @@ class ListingNode(FakeNode):
             getTransaction=lambda params: transaction(self._slot_of(params[0]), params[0]),
             getBlocks=lambda params: [params[1]],
         )
-        self.slots, self.slot = slots, slot
+        self.slots_by_address, self.slot = {WALLET: slots}, slot
 
     def _signatures(self, params: Any) -> Any:
         last = self._slot_of(params[1]["before"]) - 1 if "before" in params[1] else self.slot
-        slots = sorted((each for each in self.slots if each <= last and params[0] == WALLET), reverse=True)
+        slots = sorted((each for each in self.slots_by_address.get(params[0], ()) if each <= last), reverse=True)
         return [{"signature": signature(each), "slot": each} for each in slots]
 
     @staticmethod
@@ -68,7 +69,8 @@ async def test_slots_that_become_final_while_a_list_is_read_are_listed_later() -
         request_count += 1
         response = answer_list(params)
         if request_count == 1:
-            node.slots, node.slot, chain.node.finalized = (990, 1_002), 1_004, 1_004
+            node.slots_by_address[WALLET] = (990, 1_002)
+            node.slot = chain.node.finalized = 1_004
         return response
 
     node.answers = {**node.answers, "getSignaturesForAddress": answer_before_finality}
@@ -111,3 +113,62 @@ async def test_a_list_that_another_reader_replaces_meanwhile_is_whole(monkeypatc
     assert [each.slot for each in await history._list(endpoint, ["first"], Span(800, 1_000))] == [900]
     replaced.set()
     assert [each.slot for each in await whole] == [100, 900]
+
+
+# --- a node that is behind the others at the same URL ----------------------------------------------------------------
+
+
+class LateNode(ListingNode):
+    """A node at slot 900 behind a URL whose newest final slot is 1000; it is there after its first refusal."""
+
+    def __init__(self, *slots: int) -> None:
+        super().__init__(*slots, slot=900)
+        self.answers = {
+            **self.answers,
+            "getSlot": lambda params: 1_000,
+            "getTokenAccountsByOwner": self._token_accounts,
+        }
+
+    def refuse_if_behind(self, params: Any) -> None:
+        """Refuse a minimum context slot that is not reached."""
+        if params[-1].get("minContextSlot", 0) > self.slot:
+            self.slot = 1_000
+            raise Refuse(-32016, "Minimum context slot has not been reached")
+
+    def _signatures(self, params: Any) -> Any:
+        self.refuse_if_behind(params)
+        return super()._signatures(params)
+
+    def _token_accounts(self, params: Any) -> Any:
+        return self.at([])
+
+
+async def test_the_list_of_a_node_that_is_behind_is_awaited() -> None:
+    chain = LateNode(100, 950).chain()
+    await chain.heads()
+    assert await slots_in(chain, 0, 1_000) == [100, 950]
+
+
+async def test_the_token_accounts_of_a_node_that_is_behind_are_awaited() -> None:
+    class LateTokens(LateNode):
+        def _token_accounts(self, params: Any) -> Any:
+            self.refuse_if_behind(params)
+            return self.at([token_account()] if self.slot == 1_000 else [])
+
+    node = LateTokens(100)
+    node.slots_by_address[HOME] = (950,)
+    chain = node.chain()
+    await chain.heads()
+    assert await slots_in(chain, 0, 1_000) == [100, 950]
+
+
+async def test_a_node_that_lists_only_what_is_newer_than_the_minimum_slot_is_asked_for_the_rest() -> None:
+    class FilteringNode(ListingNode):
+        def _signatures(self, params: Any) -> Any:
+            min_slot = params[1].get("minContextSlot", 0)
+            return [each for each in super()._signatures(params) if each["slot"] >= min_slot]
+
+    for slots in ((100, 950), (100, 950, 1_000)):
+        chain = FilteringNode(*slots).chain()
+        await chain.heads()
+        assert await slots_in(chain, 0, 1_000) == [*slots]

@@ -446,7 +446,7 @@ async def test_a_reward_in_a_slot_without_a_block_is_refused() -> None:
         await collected(node.chain(), Span(137 * SLOTS, 138 * SLOTS - 1))
 
 
-async def test_a_wallet_without_stake_costs_four_requests_and_is_read_to_the_end() -> None:
+async def test_a_wallet_without_transactions_costs_five_requests_and_is_read_to_the_end() -> None:
     node = FakeNode()
     node.slot = 60_000_000
     chain = node.chain()
@@ -454,6 +454,7 @@ async def test_a_wallet_without_stake_costs_four_requests_and_is_read_to_the_end
     assert [each for each in node.asked if each not in ("getGenesisHash", "getSlot", "getBlock")] == [
         "getEpochSchedule",
         "getFirstAvailableBlock",
+        "getSignaturesForAddress",
         "getSignaturesForAddress",
         "getProgramAccounts",
     ]

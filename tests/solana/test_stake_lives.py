@@ -469,6 +469,37 @@ async def test_what_was_looked_at_is_not_read_again_after_a_restart() -> None:
     assert request_counts == [4, 2], "the second lists those of the stake account alone"
 
 
+async def test_stake_in_slots_that_a_node_has_not_reached_is_awaited() -> None:
+    behind = True
+
+    def answer_list(params: Any) -> Any:
+        nonlocal behind
+        if behind and params[1].get("minContextSlot", 0) == NOW:
+            behind = False
+            raise Refuse(-32016, "Minimum context slot has not been reached")
+        return [] if behind else node._signatures(params)
+
+    node = HistoryNode([step(BORN, 0, 1_000, initialised())], 1_000, getSignaturesForAddress=answer_list)
+    node.answers = {**node.answers, "getProgramAccounts": saying({"context": {"slot": NOW}, "value": []})}
+    chain = node.chain()
+    await chain.heads()
+    lives = await chain.stake_histories.read_since([WALLET], 0)
+    assert lives.histories[STAKED].owner(BORN) == WALLET
+
+
+async def test_a_slot_that_is_not_final_does_not_count_as_read() -> None:
+    steps: list[dict[str, Any]] = []
+    node = HistoryNode(steps, 1_000, getProgramAccounts=saying({"context": {"slot": NOW}, "value": []}))
+    chain = node.chain()
+    await chain.heads()
+    assert not (await chain.stake_histories.read_since([WALLET], NOW + 5)).histories
+    steps.append(step(NOW + 5, 0, 1_000, initialised()))
+    node.slot = NOW + 10
+    await chain.heads()
+    lives = await chain.stake_histories.read_since([WALLET], NOW + 5)
+    assert lives.histories[STAKED].owner(NOW + 5) == WALLET
+
+
 async def test_a_block_that_may_still_go_has_what_is_the_same_before_it_and_now() -> None:
     for now, expected in ((LAMPORTS, [LAMPORTS]), (LAMPORTS - 1, [])):
         node = HistoryNode([step(BORN, 0, LAMPORTS, initialised())], LAMPORTS)
