@@ -94,8 +94,10 @@ class RewardRows:
     ) -> Mapping[int, EpochRewards]:
         """Read the rewards of the first epochs, up to `MAX_EPOCHS` with stake accounts, and cache final ones.
 
-        None for epochs whose rewards are unknown; all are None if the stake accounts are.
+        None for epochs whose rewards are unknown; all are None if the stake accounts are. Rewards are final if the
+        slots that paid them were final before, and if nothing was paid, the first slot after the epoch.
         """
+        finalized = self.node.finalized
         if len(self._cache) > MAX_CACHED:
             self._cache.clear()
         stake_accounts = await self._stake_accounts(owners, schedule.first(epochs[0] + 1))
@@ -103,11 +105,11 @@ class RewardRows:
             rewards: dict[int, EpochRewards] = dict.fromkeys(epochs, None)
         else:
             rewards = await self._read_stake_rewards(schedule, owners, stake_accounts, epochs)
-        finalized = self.node.finalized
         self._cache |= {
             (owners, epoch): owned_rewards
             for epoch, owned_rewards in rewards.items()
-            if all(each.reward.slot <= finalized for each in owned_rewards or ())
+            if owned_rewards is None
+            or max([schedule.first(epoch + 1), *(each.reward.slot for each in owned_rewards)]) <= finalized
         }
         return rewards
 

@@ -56,9 +56,9 @@ class InflationReward(msgspec.Struct):
 async def read_rewards(node: Node, reads: Sequence[RewardRead]) -> dict[RewardRead, Reward | Unknown | None]:
     """Return the reward of each read: None if nothing was paid, Unknown if no endpoint can tell.
 
-    Rewards in final blocks are cached in `node.reward_cache`.
+    Rewards in blocks that were final before the read are cached in `node.reward_cache`.
     """
-    cache = node.reward_cache
+    cache, finalized = node.reward_cache, node.finalized
     missing = sorted({read for read in reads if read not in cache}, key=lambda read: (read.epoch, read.stake))
     pages = [
         reads_of_epoch[first : first + PAGE]
@@ -74,7 +74,7 @@ async def read_rewards(node: Node, reads: Sequence[RewardRead]) -> dict[RewardRe
     cache |= {
         read: reward
         for read, reward in results.items()
-        if isinstance(reward, Reward) and reward.time_s is not None and reward.slot <= node.finalized
+        if isinstance(reward, Reward) and reward.time_s is not None and reward.slot <= finalized
     }
     return results
 

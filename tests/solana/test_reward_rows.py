@@ -374,6 +374,30 @@ async def test_a_reward_in_a_block_that_may_still_go_is_a_row_with_that_block_an
     assert len(epochs) == request_count + 2, "both epochs once more, now that their blocks are final"
 
 
+async def test_that_nothing_was_paid_is_asked_again_while_the_slot_that_pays_may_still_go() -> None:
+    slot, final, pays = 138 * SLOTS, {"finalized": 138 * SLOTS - 20, "confirmed": 138 * SLOTS + 10}, False
+    node = StakeNode(lambda params: [reward_entry(137, effectiveSlot=slot + 5) if pays else None])
+    node.answers = {**node.answers, "getSlot": lambda params: final[params[0]["commitment"]]}
+    settings = SolanaSettings(adapter="solana", rpc=["http://one.test"], commitment="confirmed")
+    chain = build("solana", settings, Environment(clock=FakeClock()), configs=ROOT / "configs", transport=node)
+    before, span = (await chain.heads()).latest, Span(slot, slot + 10)
+
+    async def read() -> list[int]:
+        return [height for height, *_ in rows([await chain.collect_accounts(span, [WALLET], ["rewards"], before)])]
+
+    assert await read() == []
+    pays = True
+    assert await read() == [slot + 5], "on another branch"
+    pays, final = False, {"finalized": slot + 10, "confirmed": slot + 10}
+    await chain.heads()
+    request_count = len(node.asked)
+    assert await read() == []
+    assert len(node.asked) > request_count, "what it was paid on a branch that is gone is not kept"
+    request_count = len(node.asked)
+    assert await read() == []
+    assert len(node.asked) == request_count, "it is final now"
+
+
 async def test_rewards_that_are_still_being_paid_are_waited_for() -> None:
     def refuse(params: Any) -> Any:
         if params[1]["epoch"] == 137:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from chainfolio.adapters.solana import rewards
 from chainfolio.adapters.solana.chain import SolanaChain
 from chainfolio.adapters.solana.layouts import STAKE, STAKE_HISTORY, SYSTEM
 from chainfolio.adapters.solana.reads import Reward, RewardRead
@@ -249,3 +250,18 @@ def test_epochs_of_rewards_that_cannot_be_meant_are_refused(epochs: int) -> None
     settings = SolanaSettings(adapter="solana", rpc=["http://one.test"], reward_epochs=epochs)
     with pytest.raises(BadSettings, match="reward_epochs"):
         settings.check("chains.solana")
+
+
+async def test_a_reward_that_becomes_final_while_it_is_read_is_read_again() -> None:
+    lamports = [7, 9]
+
+    def answer_rewards(params: Any) -> Any:
+        chain.node.finalized = 60_000_000
+        return [reward_entry(137, amount=lamports.pop(0))]
+
+    chain, read = StakeNode(answer_rewards).chain(), RewardRead(STAKED, 137)
+    chain.node.finalized = 138 * 432_000 - 1
+    for expected_lamports in (7, 9, 9):
+        reward = (await rewards.read_rewards(chain.node, [read]))[read]
+        assert isinstance(reward, Reward)
+        assert reward.lamports == expected_lamports
