@@ -12,6 +12,7 @@ from chainfolio.contracts import Issue
 from chainfolio.protocols import DecodedPosition, TokenAmount, position_type_problem
 
 IsAddress = Callable[[str], object]
+MAX_RAW = 2**256 - 1
 SIDES = ("supplied", "borrowed", "rewards")
 TEXTS = ("name", "vault", "pool", "unknown", "unverified", "remark")
 
@@ -51,6 +52,8 @@ def problem_of_parts(parts: object, is_address: IsAddress) -> str:
             return f"names {part.token!r}, which is no address as the chain has it"
         if not isinstance(part.raw, int) or isinstance(part.raw, bool) or part.raw < 0:
             return f"has {part.raw!r} units, which is no number of them"
+        if part.raw > MAX_RAW:
+            return f"has {part.raw.bit_length()} bits of units, and no token has more than 256"
     return ""
 
 

@@ -76,13 +76,13 @@ BODY_PARTS = 4  # scanner calls in one HTTP body, if there are many reads
 async def answer(node: Node, queries: Sequence[Read], block: Block) -> list[AbiValue]:
     """Return the results of some reads at one block, in order.
 
-    A read that the contract refuses gives Reverted; one that is impossible or too expensive gives Unknown.
+    A read that the contract refuses gives Reverted; an impossible or too expensive one, or one that cannot be encoded,
+    gives Unknown.
 
     Raises:
         HistoryUnavailable: The node no longer has the block's state.
         Reorged: The block is no longer in the chain.
         SourceError: The node failed.
-        Exception: A query cannot be encoded (`call.encode`); then none is read.
     """
 
     async def at(endpoint: Endpoint) -> list[AbiValue]:
@@ -151,7 +151,7 @@ async def _answers(
     """
     reads = [PendingRead(query) for query in queries]
     for read in reads:
-        if read.untrusted:
+        if read.untrusted and read.result is None:
             read.result = skipped.answer(read.to, block.height)
     budget = Budget.of(sum(read.untrusted for read in reads))
     lowest = OVERRIDE

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import Literal
 
 from chainfolio.adapters.evm.call import decode, encode, signature
 from chainfolio.adapters.evm.hexadecimal import data
@@ -46,6 +48,9 @@ CREATION_BYTES = 45_000  # of call data: creation code of more than 49,152 bytes
 GAS, MORE_GAS = 1_000_000, 15_000_000
 KEEP_BYTES = 512
 CALL_TEXT = len(CREATION_CODE) + 1_000  # size of a scanner call without its reads
+MAX_CALL_DATA = 0xFFFE  # bytes: the scanner's calls have two bytes for the size, and 0xFFFF means a native balance
+MAX_REASON = 300
+TARGET = re.compile(r"0x[0-9a-fA-F]{40}\Z")
 CALL_GAS, BYTE_GAS = 21_000, 16  # gas of a transaction before its call begins, and for each byte of call data
 
 
@@ -66,9 +71,12 @@ class PendingRead:
     def __post_init__(self) -> None:
         """Encode the call (none for a native balance), and limit the gas and reads of untrusted ones.
 
-        Errors of `encode` are raised.
+        A read that cannot be encoded has its result at once: Unknown.
         """
-        self.data = None if isinstance(self.query, NativeBalance) else encode(self.query.signature, self.query.args)
+        try:
+            self.data = _call_data(self.query)
+        except Exception as error:  # decoders are third-party code, and pass on numbers of contracts
+            self.data, self.result = None, _not_encodable(error)
         if self.untrusted:
             self.gas, self.max_reads = READ_GAS, MAX_CALL_READS
         elif self.alone:
@@ -88,6 +96,35 @@ class PendingRead:
     def to(self) -> str:
         """The contract that is called, or the account whose balance is read."""
         return self.query.account if isinstance(self.query, NativeBalance) else self.query.to
+
+
+def _call_data(query: Read) -> bytes | None:
+    """Return the call data of a read; None for a native balance.
+
+    Raises:
+        ValueError: The contract or account is no address, or the scanner cannot take so much call data.
+        Exception: As `encode`.
+    """
+    if isinstance(query, NativeBalance):
+        target, call_data = query.account, None
+    else:
+        target, call_data = query.to, encode(query.signature, query.args)
+    if not TARGET.match(target):
+        raise ValueError(f"{target!r:.100} is no address")
+    if call_data is not None and len(call_data) > MAX_CALL_DATA:
+        raise ValueError(f"{len(call_data):,} bytes of call data are more than {MAX_CALL_DATA:,}")
+    return call_data
+
+
+def _not_encodable(error: Exception) -> Unknown:
+    """Return the result of a read that cannot be encoded.
+
+    A number out of range comes from a contract: no function takes it. Anything else is a fault of the decoder.
+    """
+    from eth_abi.exceptions import ValueOutOfBounds  # takes a quarter of a second, and is loaded for errors only
+
+    cause: Literal["read", "contract"] = "contract" if isinstance(error, ValueOutOfBounds) else "read"
+    return Unknown(f"the read cannot be encoded: {type(error).__name__}: {error}"[:MAX_REASON], cause)
 
 
 @dataclass(slots=True)

@@ -37,6 +37,7 @@ def test_a_position_some_positions_and_none_are_results() -> None:
         ({"rewards": (TokenAmount("usd", 1),)}, "`rewards` names 'usd', which is no address as the chain has it"),
         ({"supplied": (TokenAmount("0xa", -1),)}, "`supplied` has -1 units, which is no number of them"),
         ({"supplied": (TokenAmount("0xa", True),)}, "`supplied` has True units, which is no number of them"),
+        ({"rewards": (TokenAmount("0xa", 2**256),)}, "`rewards` has 257 bits of units, and no token has more than 256"),
         ({"name": None}, "`name` is a NoneType, not a text"),
         ({"pool": 1}, "`pool` is a int, not a text"),
         ({"remark": 1}, "`remark` is a int, not a text"),

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from chainfolio.adapters.evm.chain import EvmChain
-from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
+from chainfolio.adapters.evm.reads import Call, NativeBalance, Read, own_reads
 from chainfolio.adapters.evm.scan import ROUTE, answer
 from chainfolio.adapters.evm.scanner import CREATION, MORE_GAS, OVERRIDE, SCANNER_AT, SINGLES
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, Unavailable
-from chainfolio.plans import Reverted, Unknown
+from chainfolio.plans import Plan, Report, Reverted, Unknown, run_batched
 from chainfolio.transport.exchange import HttpResponse
 from tests.evm.contracts import Burns, Contracts, Reverts, RpcRefusal, balances
 from tests.evm.fakes import (
@@ -99,6 +99,37 @@ async def test_what_cannot_be_read_is_never_a_number_and_spoils_nothing(route: i
     for value in (values[0], values[3], values[4]):
         assert isinstance(value, Unknown)
         assert value.reason
+
+
+@pytest.mark.parametrize(
+    ("bad", "cause"),
+    [
+        (Call(TOKEN, "convertToAssets(uint256)(uint256)", (2**256,)), "contract"),
+        (Call(TOKEN, "convertToAssets(uint256)(uint256)", (2**256,), untrusted=True), "contract"),
+        (Call(TOKEN, "balanceOf(address)(uint256)", (7,)), "read"),
+        (Call(TOKEN, "balanceOf(address)(uint256)"), "read"),
+        (Call(TOKEN, "balanceOf"), "read"),
+        (Call(TOKEN, "f(bytes)(uint256)", (bytes(2**16),)), "read"),
+        (Call("0x12", "balanceOf(address)(uint256)", (ALICE,)), "read"),
+        (NativeBalance("0x12"), "read"),
+    ],
+    ids=["257-bits", "untrusted", "type", "count", "signature", "size", "contract", "account"],
+)
+async def test_a_read_that_cannot_be_encoded_fails_no_other_account(bad: Read, cause: str) -> None:
+    pool = by_route(OVERRIDE)
+
+    def plan(read: Read) -> Plan[object]:
+        (result,) = yield [read]
+        return result
+
+    block = pool.node_block(3)
+    reports: dict[str, Report[object]] = await run_batched(
+        {"bad": plan(bad), "good": plan(balance_call(TOKEN))}, lambda reads: answer(pool.node, own_reads(reads), block)
+    )
+    result = reports["bad"].result
+    assert isinstance(result, Unknown)
+    assert (result.cause, "cannot be encoded" in result.reason) == (cause, True)
+    assert reports["good"].result == 7
 
 
 @pytest.mark.parametrize("route", ROUTES)
