@@ -63,13 +63,13 @@ class Explorer(EvmEndpoint):
 
         Raises:
             NodeBehind: The explorer has not reached the last block.
-            BadAnswer: It lists a transfer in another block, or too many in one block.
+            BadAnswer: It lists a transfer in another block, or perhaps not all of a transaction.
         """
         if not blocks:
             return {}
         await self._reach(blocks[-1].height)
         rows: dict[int, list[ExplorerTransfer]] = defaultdict(list)
-        for row in await self._rows(Span(blocks[0].height, blocks[-1].height)):
+        for row in await self._rows(blocks):
             rows[int(row.blockNumber)].append(row)
         if unexpected := rows.keys() - {block.height for block in blocks}:
             raise BadAnswer(self.name, f"lists transfers in block {min(unexpected)}, which has no transaction")
@@ -141,13 +141,23 @@ class Explorer(EvmEndpoint):
         return last
 
     async def transaction_transfers(self, block: TracedBlock, index: int) -> list[CoinTransfer]:
-        """Return the internal transfers of one transaction of a block."""
+        """Return the internal transfers of one transaction of a block.
+
+        Raises:
+            BadAnswer: The list may lack its end, or has another transaction.
+        """
+        return of_explorer(self.name, await self._transaction_rows(block, index), block)
+
+    async def _transaction_rows(self, block: TracedBlock, index: int) -> list[ExplorerTransfer]:
+        """Return the rows of one transaction of a block; raise BadAnswer if the list may lack its end."""
         tx_hash = block.transactions[index]
         query = {"module": "account", "action": "txlistinternal", "txhash": tx_hash}
         rows = typed(self.name, await self._result(query), list[ExplorerTransfer])
         for row in rows:
             row.hash = row.hash or tx_hash  # explorers may leave out the requested hash
-        return of_explorer(self.name, rows, block)
+        if _may_be_cut(rows):
+            raise BadAnswer(self.name, f"lists no more than {len(rows):,} transfers, and {tx_hash} has them")
+        return rows
 
     async def _reach(self, height: int) -> None:
         """Raise NodeBehind if the explorer has not reached a height."""
@@ -158,26 +168,30 @@ class Explorer(EvmEndpoint):
         if quantity(self.name, head, bits=31) < height:
             raise NodeBehind(self.name, f"the explorer does not have block {height} yet")
 
-    async def _rows(self, span: Span) -> list[ExplorerTransfer]:
-        """Return all rows of a span; if the list has MAX_ROWS, those of its halves.
+    async def _rows(self, blocks: Sequence[TracedBlock]) -> list[ExplorerTransfer]:
+        """Return all rows of some blocks, which are in rising order.
 
-        Raises BadAnswer if the list of a single block has MAX_ROWS.
+        If a list may lack its end, those of the halves are read; of a single block, those of its transactions.
+        Raises BadAnswer if the list of a transaction may lack its end.
         """
         query = {
             "module": "account",
             "action": "txlistinternal",
-            "startblock": span.first,
-            "endblock": span.last,
+            "startblock": blocks[0].height,
+            "endblock": blocks[-1].height,
             "page": 1,
             "offset": MAX_ROWS,
             "sort": "asc",
         }
         rows = typed(self.name, await self._result(query), list[ExplorerTransfer])
-        if len(rows) < MAX_ROWS:
+        if not _may_be_cut(rows):
             return rows
-        if len(span) == 1:
-            raise BadAnswer(self.name, f"lists no more than {MAX_ROWS:,} transfers, and block {span.first} has them")
-        return [row for part in span.cut(-(-len(span) // 2)) for row in await self._rows(part)]
+        if len(blocks) == 1:
+            lists = [await self._transaction_rows(blocks[0], k) for k in range(len(blocks[0].transactions))]
+        else:
+            middle = len(blocks) // 2
+            lists = [await self._rows(part) for part in (blocks[:middle], blocks[middle:])]
+        return [row for part in lists for row in part]
 
     async def _result(self, query: Mapping[str, object]) -> bytes:
         """Send a query and return its result as JSON: a list, or a string of hex digits with 0x.

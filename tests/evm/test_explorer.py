@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -25,8 +26,9 @@ BLOCKS = [TracedBlock(height, 1, "0x" + "ab" * 32, (f"0x{height:064x}",)) for he
 class Fake:
     """An explorer with some rows, whose head stands at a block."""
 
-    def __init__(self, rows: list[dict[str, Any]], head: int = 9) -> None:
+    def __init__(self, rows: list[dict[str, Any]], head: int = 9, max_rows: int = 10_000) -> None:
         self.rows, self.head, self.asked = rows, head, list[dict[str, str]]()
+        self.max_rows = max_rows
         self.replaces: list[object] = []
         self.proxy = True
 
@@ -43,8 +45,12 @@ class Fake:
             return {"status": "0", "message": "Unknown module", "result": None}
         if "lock" in query["action"]:
             return {"jsonrpc": "2.0", "id": 1, "result": hex(self.head)}
-        span = range(int(query["startblock"]), int(query["endblock"]) + 1)
-        page = [row for row in self.rows if int(row["blockNumber"]) in span][: int(query["offset"])]
+        if "txhash" in query:
+            page = [row for row in self.rows if row["hash"] == query["txhash"]][: self.max_rows]
+        else:
+            span = range(int(query["startblock"]), int(query["endblock"]) + 1)
+            page = [row for row in self.rows if int(row["blockNumber"]) in span]
+            page = page[: min(int(query["offset"]), self.max_rows)]
         return {"status": "1" if page else "0", "message": "OK" if page else "No transactions found", "result": page}
 
     async def close(self) -> None:
@@ -85,6 +91,20 @@ async def test_a_list_that_may_be_cut_short_is_asked_for_in_halves(monkeypatch: 
     assert [[move.raw for move in transfers[block]] for block in BLOCKS] == [[1, 2], [3, 4]]
     with pytest.raises(BadAnswer, match="no more than 3"):
         await over(Fake([row(3, 1), row(3, 2), row(3, 3)])).internal_transfers(BLOCKS)
+
+
+async def test_a_shorter_list_than_requested_loses_no_transfer() -> None:
+    hashes = {height: (f"0x{height:064x}", f"0x{height + 9:064x}") for height in (3, 5)}
+    blocks = [TracedBlock(height, 1, "0x" + "ab" * 32, hashes[height]) for height in hashes]
+    counts = {(3, 0): 700, (5, 0): 600, (5, 1): 800}
+    rows = [row(height, 1, hash=hashes[height][k]) for (height, k), count in counts.items() for _ in range(count)]
+    transfers = await over(Fake(rows, max_rows=1_000)).internal_transfers(blocks)
+    assert Counter((block.height, each.tx_index) for block in blocks for each in transfers[block]) == counts
+    full = Fake([row(3, 1)] * 1_500, max_rows=1_000)
+    with pytest.raises(BadAnswer, match="no more than 1,000"):
+        await over(full).internal_transfers(blocks)
+    with pytest.raises(BadAnswer, match="no more than 1,000"):
+        await over(full).transaction_transfers(blocks[0], 0)
 
 
 async def test_an_explorer_that_lags_is_not_taken_for_an_empty_one() -> None:
