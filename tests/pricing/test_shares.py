@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from chainfolio.adapters.evm.prices import shares
 from chainfolio.adapters.evm.prices.shares import Shares, build_shares
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.localchain.deploy import FOREVER, WAD, Deployer, deploy
 from chainfolio.localchain.node import LocalNode
-from chainfolio.plans import run_offline
+from chainfolio.plans import Reverted, run_offline
 from chainfolio.reads import AtParent
 from tests.pricing.pool_chain import CHAIN, PoolChain, one_part
 from tests.protocols.compound_v2_deployment import Venus, supply, venus
@@ -213,6 +214,27 @@ def test_a_token_that_only_claims_to_be_a_share_has_no_price_unless_the_contract
     assert len(claimed(role)) == 1
     assert claimed(role, **no) == ()
     assert claimed("vault") == ()  # no file names it
+
+
+@pytest.mark.parametrize(
+    ("role", "refused"), [({}, []), ({"data_provider": [OTHER]}, [1])], ids=["vaults-only", "other-kinds"]
+)
+def test_a_configured_vault_behind_many_tokens_is_priced(
+    role: dict[str, list[str]], refused: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "MAX_TOKENS", 2)
+    vault, *others = (Asset(CHAIN, "erc20", address) for address in (KNOWN, OTHER, IMITATION))
+    source = build_shares({"vault": [KNOWN], "native": NATIVE, **role}, "here")
+    results = {"decimals": 18, "asset": IMITATION, "convertToAssets": 10**27}
+
+    def answer(read: Any) -> Any:
+        inner: Any = read.read if isinstance(read, AtParent) else read
+        name = inner.signature.partition("(")[0]
+        return results.get(name, Reverted()) if inner.to == KNOWN or name == "decimals" else Reverted()
+
+    quotes = run_offline(source.prices([*others, vault], BLOCK), answer)
+    assert [price.asset for price in quotes.relative] == [vault]
+    assert [refusal.asset for refusal in quotes.refused] == [others[k] for k in refused]
 
 
 @pytest.mark.skipif(not LIDO.exists(), reason="the recordings are not here")

@@ -88,12 +88,15 @@ class Shares:
     def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
         """Return a relative price or a refusal for each asset that is a share, in one or two rounds.
 
-        Other assets are left out. Tokens beyond MAX_TOKENS are refused.
+        Other assets are left out. Tokens beyond MAX_TOKENS are refused, configured shares last of all; tokens that no
+        kind of share reads do not count.
         """
         rated = [asset for asset in assets if asset in self.rates]
         candidates = [asset for asset in assets if asset not in self.rates and self.knows(asset) is not False]
-        tokens, too_many = candidates[:MAX_TOKENS], candidates[MAX_TOKENS:]
-        identity_reads = (read for token in tokens for read in self._identity_reads(token))
+        reads_by_token = {token: reads for token in candidates if (reads := self._identity_reads(token))}
+        readable = sorted(reads_by_token, key=lambda token: not self.knows(token))  # configured shares first
+        tokens, too_many = readable[:MAX_TOKENS], readable[MAX_TOKENS:]
+        identity_reads = (read for token in tokens for read in reads_by_token[token])
         reads = [*identity_reads, *(read for token in rated for read in self._rate_reads(token))]
         if not reads:
             return Quotes()
