@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from chainfolio.adapters.evm.positions.rules import ProtocolMatch
-from chainfolio.adapters.evm.protocols import crvusd, extrafi, masterchef, staked_balance, vesting_escrow, voting_escrow
+from chainfolio.adapters.evm.protocols import (
+    crvusd,
+    extrafi,
+    joe_farm,
+    masterchef,
+    staked_balance,
+    venus_vault,
+    vesting_escrow,
+    voting_escrow,
+)
 from chainfolio.plans import Report, Reverted, Unknown
 from chainfolio.protocols import TokenAmount
 from tests.protocols.scripted import decode, read
@@ -143,6 +153,50 @@ def test_what_is_staked_in_the_second_version_is_read_where_it_says_so() -> None
 def test_a_farm_in_which_nothing_is_staked_is_asked_no_more() -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 2, (IT, "userInfo"): (0, 0)}
     assert decode(masterchef.position, ProtocolMatch(ME, IT), says=answers) == []
+
+
+def farm_match(**changes: Any) -> ProtocolMatch:
+    return replace(ProtocolMatch(ME, IT, values=((3,),)), **changes)
+
+
+@pytest.mark.parametrize("family", [masterchef, joe_farm], ids=["masterchef", "joe-farm"])
+@pytest.mark.parametrize(
+    ("match", "is_marked"),
+    [
+        (farm_match(), True),
+        (farm_match(has_all_events=True, values=()), True),
+        (farm_match(has_all_events=True), False),
+        (farm_match(is_confirmed=False), False),
+        (farm_match(is_confirmed=False, sent={IT: frozenset({TOKEN})}), True),
+        (farm_match(is_fork=True), False),
+        (farm_match(contracts={"farm": (IT,)}), False),
+        (farm_match(is_fork=True, sent={IT: frozenset({TOKEN})}), True),
+    ],
+    ids=["no-events", "no-deposits", "all-events", "forged", "sent", "fork", "farm", "fork-sent"],
+)
+def test_pools_of_a_farm_that_are_not_read_are_unknown(
+    family: Any, match: ProtocolMatch, is_marked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(family, "MAX_POOLS", 3)
+    answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 4, (IT, "userInfo"): (0, 0)}
+    unread = ["what it has in pools beyond the first 3 of 4"] if is_marked else []
+    assert [each.unknown for each in decode(family.position, match, says=answers)] == unread
+    answers |= {(IT, "userInfo"): (10, 0), (IT, "poolInfo"): TOKEN, (IT, "lpToken"): TOKEN, (TOKEN, "balanceOf"): 99}
+    positions = decode(family.position, match, says=answers)
+    assert [each.unknown for each in positions if not each.supplied] == unread
+    assert len(positions) == (1 if match.has_all_events and match.values else 3) + is_marked
+    monkeypatch.setattr(family, "MAX_POOLS", 4)
+    assert all(each.supplied for each in decode(family.position, match, says=answers))
+
+
+@pytest.mark.parametrize("has_all_events", [False, True])
+def test_pools_of_a_venus_vault_that_are_not_read_are_unknown(has_all_events: bool) -> None:
+    answers: dict[tuple[Any, ...], Any] = {(IT, "xvsAddress"): TOKEN, (IT, "poolLength"): venus_vault.MAX_POOLS + 2}
+    answers |= {(IT, "pendingRewardTransfers"): 0, (IT, "poolInfos"): TOKEN, (IT, "getUserInfo"): (10, 0, 0)}
+    answers |= {(IT, "pendingReward"): 1, (IT, "getWithdrawalRequests"): ()}
+    positions = decode(venus_vault.position, ProtocolMatch(ME, IT, has_all_events=has_all_events), says=answers)
+    marked = [each.unknown for each in positions if each.unknown]
+    assert marked == ([] if has_all_events else ["what it has in pools beyond the first 32 of 34"])
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_aura_says_that_what_a_claim_mints_is_unknown() -> None:
     assert position.unknown == aura.MINTED
 
 
-def test_an_nft_in_the_farm_keeps_its_amounts_and_fees_and_earns_cake() -> None:
+def test_an_nft_in_the_farm_keeps_its_amounts_and_fees_and_earns_cake(monkeypatch: pytest.MonkeyPatch) -> None:
     record = (0, ZERO_ADDRESS, ONE, TWO, 500, -10, 10, 10**18, 0, 0, 3, 4)
     says: Says = {
         (HOST, "CAKE"): SIX,
@@ -242,6 +242,10 @@ def test_an_nft_in_the_farm_keeps_its_amounts_and_fees_and_earns_cake() -> None:
     assert positions[0].rewards == (TokenAmount(ONE, 3), TokenAmount(TWO, 4), TokenAmount(SIX, 55))
     (without_cake,) = decode(masterchef_v3.position, match, says={**says, (HOST, "pendingCake"): Reverted()})
     assert without_cake.unknown == "its CAKE"
+    monkeypatch.setattr(masterchef_v3, "MAX_NFTS", 1)
+    first, others = decode(masterchef_v3.position, match, says=says)
+    assert (first.name, first.unknown) == ("Position 7", "")
+    assert others.unknown == "its NFTs in the farm beyond the first 1 of 2"
 
 
 def test_a_position_of_fluid_has_the_tokens_of_either_release_of_its_vault() -> None:

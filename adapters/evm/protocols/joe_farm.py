@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
+from chainfolio.adapters.evm.protocols.stakes import unread_pools
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
@@ -16,7 +17,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode one position for each pool in which the account has staked something.
 
     Only the pools of the account's deposits are read if all of these are indexed and there are some; otherwise the
-    first MAX_POOLS pools are. A pool that refuses to count its rewards hides no stake.
+    first MAX_POOLS pools are, and others are named as unknown. A pool that refuses to count its rewards hides no stake.
     """
     chef, account = match.contract, match.account
     length, *names = yield [
@@ -47,7 +48,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         unknown = "" if rewards else NO_REWARDS
         position = DecodedPosition("FARMING", supplied=(stake,), rewards=tuple(rewards), pool=chef, unknown=unknown)
         positions.append(position)
-    return positions
+    return positions if deposited else [*positions, *unread_pools(match, length, MAX_POOLS)]
 
 
 FAMILY = Family(

@@ -13,7 +13,7 @@ from chainfolio.adapters.evm.positions.rules import (
     ProtocolMatch,
     ReadError,
 )
-from chainfolio.adapters.evm.protocols.stakes import verify_stakes
+from chainfolio.adapters.evm.protocols.stakes import unread_pools, verify_stakes
 from chainfolio.adapters.evm.reads import AbiValue, Call
 from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
@@ -55,7 +55,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode one position for each pool of the farm in which the account has something.
 
     Only the pools of the account's deposits are read if all deposits are indexed and there are some; otherwise the
-    first MAX_POOLS pools are, because a fork may write other events.
+    first MAX_POOLS pools are, because a fork may write other events. Pools beyond these are named as unknown.
 
     Raises:
         ReadError: The farm does not say what is staked in a pool.
@@ -64,10 +64,11 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     (pool_count,) = yield [Call(chef, "poolLength()(uint256)")]
     deposited = [pool for (pool,) in match.values if pool < pool_count] if match.has_all_events else []
     pools = deposited or range(min(pool_count, MAX_POOLS))
+    unread = [] if deposited else unread_pools(match, pool_count, MAX_POOLS)
     users = yield [Call(chef, "userInfo(uint256,address)(uint256,uint256)", (pool, account)) for pool in pools]
     staked = {pool: raw for pool, (raw, _) in zip(pools, users, strict=True) if raw}
     if not staked:
-        return []
+        return unread
     pools = list(staked)
     token_reads = _token_reads(chef, pools)
     results = yield [*token_reads, *_reward_reads(match, pools)]
@@ -83,7 +84,8 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         )
         for raw, token, reward in zip(staked.values(), tokens, rewards, strict=True)
     ]
-    return (yield from verify_stakes(match, positions)) if match.is_listed("farm") else positions
+    verified = (yield from verify_stakes(match, positions)) if match.is_listed("farm") else positions
+    return [*verified, *unread]
 
 
 def _token_reads(chef: str, pools: Sequence[int]) -> list[MayRefuse]:

@@ -16,9 +16,10 @@ USER = "userPositionInfos(uint256)(uint128,uint128,int24,int24,uint256,uint256,a
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode amounts, fees and CAKE of the account's NFTs in the farm; the first MAX_NFTS only.
+    """Decode amounts, fees and CAKE of the account's NFTs in the farm.
 
-    The pool's current price counts: it is not compared with earlier blocks.
+    Only the first MAX_NFTS are read; a position without amounts names others as unknown. The pool's current
+    price counts: it is not compared with earlier blocks.
     """
     farm, account = match.contract, match.account
     cake, manager, count = yield [
@@ -46,7 +47,11 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     records = {number: PositionRecord(*words) for number, words, user, _ in rows if user[6] == account}
     rewards = dict(zip(numbers, results[2::3], strict=True))
     pools = yield [record.pool(factory) for record in records.values()]
-    return (yield from _positions(records, pools, {n: rewards[n] for n in records}, cake))
+    positions = yield from _positions(records, pools, {n: rewards[n] for n in records}, cake)
+    if count > MAX_NFTS:
+        unknown = f"its NFTs in the farm beyond the first {MAX_NFTS:,} of {count:,}"
+        positions.append(DecodedPosition("FARMING", pool=farm, unknown=unknown))
+    return positions
 
 
 def _positions(

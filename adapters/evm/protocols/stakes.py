@@ -1,4 +1,4 @@
-"""Verify the claims of farms with unreviewed code by real balances and deposits."""
+"""Verify the claims of farms with unreviewed code by real balances and deposits; name pools that are not read."""
 
 from __future__ import annotations
 
@@ -39,3 +39,17 @@ def verify_stakes(match: ProtocolMatch, positions: Sequence[DecodedPosition]) ->
             verified.append(replace(position, rewards=()))
             verified.append(replace(position, supplied=(), unknown="", unverified=NOT_EARNED))
     return verified
+
+
+def unread_pools(match: ProtocolMatch, pool_count: int, max_pools: int) -> list[DecodedPosition]:
+    """Return a position without amounts that names pools beyond the first `max_pools` as unknown.
+
+    Empty if there are none, or if the account's link to the contract can be forged: only an unlisted token is the link,
+    or the code is unreviewed and the account sent it nothing.
+    """
+    is_reviewed = not match.is_fork and not match.is_listed("farm")
+    is_linked = bool(match.sent.get(match.contract)) or (match.is_confirmed and is_reviewed)
+    if pool_count <= max_pools or not is_linked:
+        return []
+    unknown = f"what it has in pools beyond the first {max_pools:,} of {pool_count:,}"
+    return [DecodedPosition("STAKED", pool=match.contract, unknown=unknown)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Event, Family, ProtocolMatch
+from chainfolio.adapters.evm.protocols.stakes import unread_pools
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
@@ -15,7 +16,8 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode each pool in which the account has something: what is staked, and each waiting withdrawal.
 
     What waits earns nothing, and the vault counts it as staked until it is taken. Rewards include those that the vault
-    owes because a payment failed. The first MAX_POOLS pools that pay XVS are read, and those of the account's deposits.
+    owes because a payment failed. The first MAX_POOLS pools that pay XVS are read, and those of the account's deposits;
+    others are named as unknown unless all deposits are indexed.
     """
     vault, account = match.contract, match.account
     (xvs,) = yield [Call(vault, "xvsAddress()(address)")]
@@ -52,7 +54,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
             for part, end_s, _ in requests
         )
         positions += [stake, *withdrawals]
-    return positions
+    return positions if match.has_all_events else [*positions, *unread_pools(match, count, MAX_POOLS)]
 
 
 FAMILY = Family(
