@@ -77,7 +77,7 @@ def encode(signature_text: str, args: tuple[AbiValue, ...]) -> bytes:
     """
     parsed = signature(signature_text)
     assert len(parsed.inputs) == len(args), f"{signature_text} takes {len(parsed.inputs)} arguments, not {len(args)}"
-    if parsed.inputs == ("address",):
+    if parsed.inputs == ("address",) and isinstance(args[0], str) and words.ADDRESS.match(args[0]):
         return parsed.selector + bytes(12) + bytes.fromhex(args[0][2:])
     return _encode_cached(signature_text, args) if args else parsed.selector
 

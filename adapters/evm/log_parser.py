@@ -221,7 +221,7 @@ def _nibbles(digits: Bytes) -> Bytes:
 
 
 def _template(record: bytes) -> _Template | None:
-    """Return the shape of a record, or None if it cannot be cut into columns."""
+    """Return the shape of a record, or None if it cannot be cut into columns or has more than MAX_DATA bytes."""
     fields = _Fields(np.full(len(record), 255, np.uint8))
     end = 1
     for match in _VALUE.finditer(record):
@@ -234,7 +234,7 @@ def _template(record: bytes) -> _Template | None:
     mask, topics, data = fields.mask, fields.topics, fields.data
     if record[end:].strip() != b"}" or data is None or topics is None or len(topics) > 4:
         return None
-    if not fields.have_required_names:
+    if not fields.have_required_names or data[1] - data[0] > 2 * MAX_DATA:
         return None
     aligned_size = len(record) // 8 * 8
     fixed = np.frombuffer(record[:aligned_size], np.uint8) & mask[:aligned_size]

@@ -97,6 +97,19 @@ def test_a_signature_is_cut_at_its_outer_brackets() -> None:
     assert (parsed.inputs, parsed.outputs) == (("(address,bool,bytes)[]",), ("(bool,bytes)[]", "uint256"))
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["0x12", "0x" + "11" * 19, "0x" + "11" * 21, "1" * 42, "0x" + "11 " * 19 + "11", ""],
+    ids=["one-byte", "short", "long", "no-prefix", "blanks", "empty"],
+)
+def test_a_text_that_is_no_address_makes_no_call_data(text: str) -> None:
+    with pytest.raises(EncodingError):
+        encode("balanceOf(address)(uint256)", (text,))
+    address = "0x" + "1a" * 20
+    for spelling in (address, bytes.fromhex(address[2:])):
+        assert encode("balanceOf(address)(uint256)", (spelling,))[4:] == bytes(12) + b"\x1a" * 20
+
+
 @pytest.mark.parametrize("text", ["balanceOf(address)", "f()(", "f(()()", "f()uint256"])
 def test_a_malformed_signature_is_a_bug(text: str) -> None:
     with pytest.raises(AssertionError):

@@ -154,9 +154,11 @@ def test_a_list_nested_without_end_is_refused() -> None:
         parse("node", b"[" * 100_000)
 
 
-def test_four_megabytes_of_data_are_the_most() -> None:
+@pytest.mark.parametrize("field", [{}, {"note": 1}], ids=["template", "strict"])
+def test_four_megabytes_of_data_are_the_most(field: dict[str, Any]) -> None:
+    assert parse("node", body({**ONE, "data": "0x" + "00" * 4 * 1024 * 1024, **field})).data_size == 4 * 1024 * 1024
     with pytest.raises(BadAnswer, match="bytes of data"):
-        parse("node", body({**ONE, "data": "0x" + "00" * (4 * 1024 * 1024 + 1), "note": 1}))
+        parse("node", body({**ONE, "data": "0x" + "00" * (4 * 1024 * 1024 + 1), **field}))
 
 
 def test_a_record_of_the_strict_parser_is_all_that_is_known_of_a_log() -> None:

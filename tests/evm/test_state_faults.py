@@ -107,13 +107,14 @@ async def test_what_cannot_be_read_is_never_a_number_and_spoils_nothing(route: i
         (Call(TOKEN, "convertToAssets(uint256)(uint256)", (2**256,)), "contract"),
         (Call(TOKEN, "convertToAssets(uint256)(uint256)", (2**256,), untrusted=True), "contract"),
         (Call(TOKEN, "balanceOf(address)(uint256)", (7,)), "read"),
+        (Call(TOKEN, "balanceOf(address)(uint256)", ("0x12",)), "read"),
         (Call(TOKEN, "balanceOf(address)(uint256)"), "read"),
         (Call(TOKEN, "balanceOf"), "read"),
         (Call(TOKEN, "f(bytes)(uint256)", (bytes(2**16),)), "read"),
         (Call("0x12", "balanceOf(address)(uint256)", (ALICE,)), "read"),
         (NativeBalance("0x12"), "read"),
     ],
-    ids=["257-bits", "untrusted", "type", "count", "signature", "size", "contract", "account"],
+    ids=["257-bits", "untrusted", "type", "address", "count", "signature", "size", "contract", "account"],
 )
 async def test_a_read_that_cannot_be_encoded_fails_no_other_account(bad: Read, cause: str) -> None:
     pool = by_route(OVERRIDE)
