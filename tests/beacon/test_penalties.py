@@ -156,10 +156,10 @@ def test_a_score_that_its_epochs_allow_explains_what_a_node_leaves_out(number: i
     [
         (41, {"number": 9}),  # four an epoch, for ten epochs
         (5, {"number": 0}),
-        (40, {"number": 9, "more": VOTES + 1}),  # no whole score
-        (40, {"number": 9, "more": -VOTES - 1}),
+        (40, {"number": 9, "rest": VOTES + 1}),  # no whole score
+        (40, {"number": 9, "rest": -VOTES - 1}),
         (40, {"number": 9, "target": 9}),  # who hit its target pays nothing
-        (0, {"number": 9, "told": 100}),  # it was told, and nothing was paid
+        (0, {"number": 9, "reported": 100}),  # the node reports it, and nothing was paid
         (-40, {"number": 9}),  # more than there was before
     ],
 )
