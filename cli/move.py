@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _stores(settings: Settings) -> dict[str, str]:
-    """Return where tail, state store and lake are: equal texts for one place, however the settings spell it."""
+    """Return the places of tail, state store and lake, equal for each spelling of one place."""
     return {"tail": _database(settings.tail_url), "state": _database(settings.state_url), "lake": _lake(settings)}
 
 
@@ -80,7 +80,7 @@ def _database(url: str) -> str:
 
 
 def _place(path: Path) -> str:
-    """Return the device and the number of a file or folder, or its path without links if it does not exist."""
+    """Return the device and number of a file or folder; if it is missing, its path without links."""
     try:
         found = path.stat()
     except OSError:
@@ -98,7 +98,7 @@ def _moved(source: Settings, target: Settings) -> Iterator[CopiedTable]:
 
 
 def _moved_chains(source: Settings, target: Settings, stores: Set[str]) -> Iterator[CopiedTable]:
-    """Copy the tables of lake and tail, if they are among `stores`, under the locks of all chains; yield each result.
+    """Copy the tables of those `stores` under the locks of all chains, and yield each result.
 
     The target's tables are created if missing. Tables that are equal already are yielded, but not copied.
 

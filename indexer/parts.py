@@ -1,4 +1,4 @@
-"""The parts of a process that readers of chains and of the index take; `wiring.System` has all of them."""
+"""Parts of a process that readers of chains and of the index take; `wiring.System` has all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maintenance jobs of the queue, due at the times of the settings: histories, small files and replaced files.
+"""Maintenance jobs of the queue, due at the times of the settings.
 
 All workers look at the clock. The first one that records a time adds its job, so it is added once. A time that is
 recorded by a worker that dies before it adds the job is lost: the next time follows soon, and what the job does follows
@@ -42,13 +42,16 @@ class QueueSchedule:
     queue: JobQueue
 
     async def vacuum(self, chain: Chain) -> bool:
-        """Return True if replaced files of the lake are to be deleted, and record the time; False for a later chain."""
+        """Return True if replaced files of the lake are due for deletion, and record the time.
+
+        One job serves all chains, so it is False for all but the first.
+        """
         return chain is self.system.chains[0] and await self._fires(
             "vacuum", LAKE, self.system.settings.schedule.vacuum
         )
 
     async def materialise(self, chain: Chain) -> bool:
-        """Return True if a history of the chain is due. No time is recorded: what is due follows from the stores."""
+        """Return True if a history of the chain is due, as its stores say; no time is recorded."""
         if not self.system.settings.schedule.materialise:
             return False
         return bool(await asyncio.to_thread(maintenance_of(self.system, chain).due_histories))

@@ -246,7 +246,7 @@ class QueueWorker:
         return added
 
     async def _due_maintenance(self, chain: Chain) -> list[tuple[str, dict[str, int]]]:
-        """Return kind and arguments of the maintenance jobs that are due. A kind that fails is logged and left out."""
+        """Return kind and arguments of due maintenance jobs; log and leave out a kind that fails."""
         schedule, due = QueueSchedule(self.system, self.queue), list[tuple[str, dict[str, int]]]()
         for is_due in (schedule.vacuum, schedule.materialise, schedule.compact):
             kind = is_due.__name__

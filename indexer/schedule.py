@@ -233,7 +233,7 @@ def trigger(cron: str, settings: Schedule) -> Any:
 
 
 def last_firing(cron: str, settings: Schedule, now: datetime, grace: timedelta) -> datetime | None:
-    """Return the last time up to `now` at which a valid cron expression fires; None if it is not within `grace`.
+    """Return the last time up to `now` at which a cron expression fires; None if not within `grace`.
 
     The time is in UTC. The jitter of the settings is left out, so that all processes get the same time.
     """

@@ -138,7 +138,7 @@ class ObjectStorage:
         return Bucket(self._store.folder(f"{self.uri}/{table}"))
 
     def table_names(self) -> list[str]:
-        """Return the names of all tables with an entry in their log, sorted. It takes one request for each table."""
+        """Return the sorted names of all tables with an entry in their log, by one request for each."""
         return sorted(name for name in self._names("") if needed_entries(self.log_names(name), None))
 
     def log_names(self, table: str) -> list[str]:

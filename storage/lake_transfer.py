@@ -81,7 +81,7 @@ def _newest(storage: LakeStorage, name: str) -> _Version:
 
 
 def _check_is_free(source: LakeStorage, target: LakeStorage, name: str, version: _Version) -> None:
-    """Raise StoreError if the target has another version of a table. Entries of its log that are equal may be there."""
+    """Raise StoreError if the target has another version of a table; equal log entries may exist."""
     stored = {f"{LOG}/{entry}" for entry in needed_entries(target.log_names(name), None)}
     folders = source.folder(name), target.folder(name)
     for entry in sorted(stored):

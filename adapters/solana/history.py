@@ -222,7 +222,7 @@ def _first_piece(span: Span, listings: Sequence[ListedTransaction]) -> tuple[Spa
 
 
 async def _open_token_accounts(endpoint: Endpoint, account: str, min_slot: int) -> set[str]:
-    """Read the addresses of the token accounts that an account has at a final slot, which is not before `min_slot`."""
+    """Read the addresses of an account's token accounts at a final slot from `min_slot` on."""
     addresses = set()
     for program in TOKEN_PROGRAMS:
         options = {"encoding": "jsonParsed", **FINAL, "minContextSlot": min_slot}

@@ -146,7 +146,7 @@ class StakeHistories:
     async def _read(
         self, accounts: Sequence[str], slot: int, final: int, max_transactions: int | None, endpoint: Endpoint
     ) -> StakeAccounts:
-        """Read the stake accounts from one endpoint, and store what was scanned. Slots after `final` are not scanned.
+        """Read the stake accounts from one endpoint up to the slot `final`, and store what was scanned.
 
         Args:
             accounts: The withdrawers.

@@ -1,4 +1,4 @@
-"""Verify the claims of farms with unreviewed code by real balances and deposits; name pools that are not read."""
+"""Verify claims of farms with unreviewed code by balances and deposits; name unread pools."""
 
 from __future__ import annotations
 
