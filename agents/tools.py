@@ -88,7 +88,7 @@ class Tools:
         interval: Literal["day", "week", "month"] = "week",
         detail: bool = False,
     ) -> str:
-        """Value in USD of wallets day by day. Days are YYYY-MM-DD in UTC; the default is the last 30 days."""
+        """Value in USD of wallets at 00:00 UTC of days (YYYY-MM-DD), an interval apart; default: the last 30 days."""
         system = self._engine.system
         days = days_between(first or None, last or None, interval, today(system.environment.clock))
         accounts = await self._accounts(addresses)

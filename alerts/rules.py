@@ -70,7 +70,7 @@ def add(tx: Transaction, rule: Rule, target: Target, max_rules: int, actor: str 
 
 
 def rule_document(rule: Rule, target: Target | None) -> dict[str, Any]:
-    """Return a rule as people and programs see it."""
+    """Return a rule as one flat document; without a target its three texts are empty."""
     return {
         "id": rule.id,
         "kind": rule.kind,

@@ -74,7 +74,10 @@ class Scanner:
         return groups
 
     async def _catch_up(self, chain: Chain, rules: Sequence[Rule], cursor: Cursor | None, name: str) -> int:
-        """Read a chain step by step up to what is indexed, and return the number of stored events."""
+        """Read a chain step by step up to what is indexed, and return the number of stored events.
+
+        It ends early after MAX_BLOCKS steps, if the chain changed during a step, or if another process was faster.
+        """
         stored = 0
         first = min(starts_of(rule)[chain.key] for rule in rules)
         cursor_before = cursor
@@ -210,7 +213,7 @@ class Step:
 def _store_corrected(
     tx: Transaction, step: Step, events: Sequence[Event], rule_ids: Collection[str], now_us: int
 ) -> int:
-    """Store the events of a span, and correct those that were stored before and are not derived now.
+    """Store the events of a span, and corrections of stored ones that are not derived now; return their number.
 
     Events of other heights do not change. They are compared when their heights are read again.
     """

@@ -104,7 +104,7 @@ class AlertService:
         return await deliverer.run_once(self._deliveries.progressed)
 
     async def check(self, *, all_rules: bool = False) -> int:
-        """Check due conditions, or all; return the number of new events.
+        """Check due conditions, or all; return the number of new events (0 without a state store).
 
         A condition is due `check_s` after its last check. At most MAX_CHECKS are checked, the oldest first, unless all
         are.

@@ -143,7 +143,7 @@ def _attach_charge(context: Context, admitted: Admission, cost: int) -> None:
 def rate_headers(context: Context, admitted: Admission) -> dict[str, str]:
     """Return the rate limit as `X-RateLimit-…` headers and as the headers of the IETF draft.
 
-    Times are whole seconds, rounded up: a moment in the former, the rest of the window in the latter.
+    Times are whole seconds, rounded up: Unix time in the former, the rest of the window in the latter.
     """
     bucket, now_us = context.route.bucket, context.parts.environment.clock.now_us()
     left_us = max(0, admitted.reset_us - admitted.now_us)

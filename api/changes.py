@@ -39,6 +39,7 @@ async def change(context: Context, work: Look, status: int = 200, repeat: Look |
         repeat: Makes the answer for a later request with the same key, if the answer is too long to be stored.
 
     Raises:
+        Problem: 402 if the credits do not suffice, 422 if the key was used for another request.
         Locked: Other requests with the same key kept the change from being stored.
     """
     meter = context.parts.state.meter

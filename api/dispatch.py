@@ -42,7 +42,7 @@ class Paths(Generic[T]):
             if (match := shape.fullmatch(path)) is None:
                 continue
             if method in methods:
-                return methods[method], {name: _integer_text(value) for name, value in match.groupdict().items()}, set()
+                return methods[method], {name: _decoded_text(value) for name, value in match.groupdict().items()}, set()
             allowed |= set(methods)
         return None, {}, allowed
 
@@ -52,5 +52,5 @@ class Paths(Generic[T]):
         return routes | {(path, method) for path, (_, methods) in self._shaped.items() for method in methods}
 
 
-def _integer_text(value: str) -> str:
+def _decoded_text(value: str) -> str:
     return value.replace("%2F", "/").replace("%25", "%") if "%" in value else value

@@ -37,7 +37,7 @@ class EventStreams:
     def open(self, account_id: str, state: State, first: bytes, last_id: str) -> EventStream:
         """Return a new stream of an account, which holds a place until it is closed.
 
-        It takes the place of the account's oldest stream if the account has no place left: that client may be gone.
+        If the account has no place left, its oldest stream is ended: that client may be gone.
 
         Args:
             account_id: The account that the place counts for.
@@ -85,8 +85,9 @@ class EventStream:
         self._ended = asyncio.Event()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield bytes to send until `LIFE_S` are over or the stream is ended, and the state at least once.
+        """Yield bytes to send until `LIFE_S` are over or the stream is ended: `RETRY`, states and heartbeats.
 
+        The first state is sent even if the stream is ended already, but not if it is the client's last event.
         A state that cannot be read ends the stream; the client connects again and then gets the error as an answer.
         """
         loop = asyncio.get_running_loop()

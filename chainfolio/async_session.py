@@ -171,9 +171,13 @@ class AsyncSession:
         chains: Sequence[str] = (),
         again: bool = False,
     ) -> DayValues:
-        """Return the daily values of addresses from `first` (default: 30 days ago) to `last` (default: today).
+        """Return the values of addresses at 00:00 UTC of days from `first` (30 days ago) to `last` (today).
 
-        Days are YYYY-MM-DD. `again` repeats days with a failed read.
+        Days are YYYY-MM-DD, one `interval` apart. Days that are not stored are read and stored; `again` repeats those
+        with a failed read. Unknown values are None.
+
+        Raises:
+            BadRequest: A day or the interval is not valid, or there are too many values.
         """
         from chainfolio.engine.history.day_values import DayValues
         from chainfolio.engine.named_accounts import chains_with_past
@@ -197,10 +201,10 @@ class AsyncSession:
     ) -> Transactions:
         """Return the transactions of an address from day `first` to day `last`, the newest first.
 
-        All of them, or at most `limit` after the first `offset`.
+        Both days are included, as YYYY-MM-DD in UTC. All transactions, or at most `limit` after the first `offset`.
 
         Raises:
-            BadRequest: `limit` is out of range.
+            BadRequest: `limit`, `offset` or a day is out of range.
         """
         from chainfolio.engine.requests.transactions import joined_pages, transaction_filter, transaction_pages
         from chainfolio.engine.results import MAX_PAGE
@@ -297,6 +301,7 @@ class AsyncSession:
         """Compare the indexed movements of addresses with their balances on chain, by chain and address.
 
         The results are stored. `first` and `last` are heights, both included; by default all that is indexed.
+        Balances are read at up to `checkpoints` heights first, then around differences; `max_requests` limits this.
         """
         from chainfolio.engine.requests.reconciliations import Extent, on_each_chain, reconciliations
 

@@ -164,9 +164,10 @@ class Session:
         chains: Sequence[str] = (),
         again: bool = False,
     ) -> DayValues:
-        """Return the daily values of addresses from `first` (default: 30 days ago) to `last` (default: today).
+        """Return the values of addresses at 00:00 UTC of days from `first` (30 days ago) to `last` (today).
 
-        Days are YYYY-MM-DD. `again` repeats days with a failed read.
+        Days are YYYY-MM-DD, one `interval` apart. Days that are not stored are read and stored; `again` repeats those
+        with a failed read. Unknown values are None.
         """
         return self._answer(
             self._inner.history(addresses, first=first, last=last, interval=interval, chains=chains, again=again)
@@ -184,7 +185,7 @@ class Session:
     ) -> Transactions:
         """Return the transactions of an address from day `first` to day `last`, the newest first.
 
-        All of them, or at most `limit` after the first `offset`.
+        Both days are included, as YYYY-MM-DD in UTC. All transactions, or at most `limit` after the first `offset`.
         """
         return self._answer(
             self._inner.transactions(address, chain=chain, limit=limit, offset=offset, first=first, last=last)
@@ -253,6 +254,7 @@ class Session:
         """Compare the indexed movements of addresses with their balances on chain, by chain and address.
 
         The results are stored. `first` and `last` are heights, both included; by default all that is indexed.
+        Balances are read at up to `checkpoints` heights first, then around differences; `max_requests` limits this.
         """
         return self._answer(
             self._inner.reconcile(

@@ -60,6 +60,7 @@ async def export(
 
     Raises:
         BadRequest: the format does not fit the kind or needs a file, or an option does not belong to the kind.
+        MissingDependency: the format needs the extra `exports`, which is not installed.
         NotIndexed: the index does not reach that far.
         StoreError: the file cannot be written; StorageFull if the disk is full.
     """

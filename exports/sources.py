@@ -193,7 +193,7 @@ async def _income(engine: Engine, accounts: Sequence[Account], request: ExportRe
 
 
 async def _history(engine: Engine, accounts: Sequence[Account], request: ExportRequest) -> Dataset:
-    """Return a value per account and day, from the first to the last day; partial if one is unknown.
+    """Return a value per account and day (at 00:00 UTC), both ends included; partial if one is unknown.
 
     Days that are not stored are read from nodes.
     """

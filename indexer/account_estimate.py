@@ -52,10 +52,11 @@ class Sample:
 async def estimate(
     chain: Chain, work: Sequence[Work], clock: Clock, *, max_requests: int | None = None
 ) -> dict[str, Any]:
-    """Return blocks, rows, requests, compute units, bytes and seconds of a run, estimated from samples.
+    """Return the cost of a run, estimated from samples.
 
-    The real figures lie between each figure divided by `factor`, and multiplied by it. `unread` are the datasets that
-    no node has.
+    Keys are `blocks`, `rows`, `requests`, `calls`, `units` (compute units), `bytes` and `seconds`, rounded up. The real
+    figures lie between each of them divided by `factor` and multiplied by it. `sampled` has `blocks` and `requests` of
+    the samples, `unread` the datasets that no node has.
 
     Raises:
         OverBudget: The samples need more than `max_requests` requests.

@@ -206,6 +206,7 @@ class Follower:
         A node that is only behind changes nothing for BEHIND_S.
 
         Raises:
+            NodeBehind: The node's head is below the newest final block.
             DeepReorg: Not even the newest final block is on it.
         """
         blocks = self.tail.blocks(self.chain.key)
@@ -258,9 +259,7 @@ class Follower:
     # --- new blocks --------------------------------------------------------------------------------------------------
 
     async def _extend(self, heads: Heads) -> None:
-        """Read the blocks above the top into the tail, and move final ones to the lake.
-
-        Nothing without new ones.
+        """Read new blocks above the top into the tail and move final ones to the lake; no new ones: do nothing.
 
         Raises:
             Unavailable: A reorganisation happened meanwhile, which the next step undoes.

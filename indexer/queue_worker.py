@@ -200,7 +200,7 @@ class QueueWorker:
     async def take_over(self) -> int:
         """Put the jobs of dead workers back into the queue, or park those that failed MAX_ATTEMPTS times.
 
-        Returns the number of such jobs. Each gets an error.
+        Each gets an error. Returns the number of such jobs, with those that another worker took over meanwhile.
         """
         manager = self.queue.app.job_manager
         stalled = list(await manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self.dead_after_s))
@@ -270,7 +270,8 @@ class QueueWorker:
     async def _missing_ranges(self, chain: Chain) -> list[Span]:
         """Return the ranges of final blocks that are not indexed, each within `RANGE_BLOCKS` of its beginning.
 
-        A range is returned whole if one of its blocks is missing. Empty unless the settings index everything.
+        A range is returned whole if one of its blocks is missing. Empty unless the settings index everything, and as
+        long as the missing blocks took less than RANGE_MS and no block above them is followed.
         """
         if chain.settings.index != EVERYTHING:
             return []

@@ -36,8 +36,9 @@ PIECE_BLOCKS = 2_000
 async def repair(
     chain: Chain, lake: Lake, tail: Tail, environment: Environment, damaged: Sequence[FileCheck]
 ) -> dict[str, int]:
-    """Read the blocks of damaged files of one chain again, and return the rows written by table.
+    """Read the blocks of damaged files of one chain again; return the rows written to each derived table.
 
+    The key `fetched` has the number of rows that were read from nodes.
     The caller holds the chain's lock. Token metadata and prices are dropped; histories and tables of state are rebuilt.
 
     Args:

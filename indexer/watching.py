@@ -145,6 +145,9 @@ async def index_accounts(
 
     Raises:
         OverBudget: The budget is used up. Data read so far is stored and used by responses.
+        DeepReorg: The last final block is not on the chain any more.
+        SourceError: The chain cannot be read.
+        StoreError: Lake and tail do not belong together.
     """
     lake, tail = system.lake, system.tail
     consistency.check(lake, tail, chain.key)

@@ -136,7 +136,13 @@ class Lake(LakeReader):
     def delete_span(self, chain: str, span: Span, tables: Iterable[Table] = TABLES.values()) -> None:
         """Delete the rows of a chain from the first to the last height of a span.
 
-        Files with rows at these heights only are dropped without being read. Repeating the call changes nothing.
+        Each table has a commit of its own. Files with rows at these heights only are dropped without being read.
+        Repeating the call changes nothing.
+
+        Raises:
+            StaleTable: A stored table has another revision.
+            Locked: Other writers keep changing a table.
+            StoreError: A table cannot be read or written.
         """
         for table in tables:
             with translate_errors(table):
@@ -208,6 +214,8 @@ class Lake(LakeReader):
 
         Raises:
             StaleTable: The stored table has another revision.
+            Locked: Other writers keep changing the table.
+            StoreError: The table cannot be read or written.
         """
         with translate_errors(table):
             self._has_batch(table, "", None)

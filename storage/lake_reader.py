@@ -148,6 +148,9 @@ class LakeReader:
         Args:
             columns: Columns to read; None for all.
             heights: Skip files without rows at these heights. The caller filters the remaining rows.
+
+        Raises:
+            StaleTable: Another release wrote the table. A missing table gives no rows.
         """
         import polars as pl
 
@@ -196,6 +199,8 @@ class LakeReader:
 
     def window(self, table: Table, chain: str, span: Span) -> pa.Table:
         """Return a chain's rows at some heights in the table's order; an empty table if there are none.
+
+        Raises StaleTable if another release wrote the table.
 
         Polars is not used: loading it takes longer than this read.
         """

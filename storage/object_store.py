@@ -99,7 +99,7 @@ class ObjectStore:
 
 
 def object_store_error(text: str, table: str) -> StoreError | None:
-    """Return the typed error for a message of a library; None if it is not about an object store."""
+    """Return the typed error for a library's message about an object store; None for all other messages."""
     if NO_CREDENTIALS.search(text):
         return AccessDenied("lake", "there are no credentials for the object store", remedy=CREDENTIALS_REMEDY)
     if not any(sign in text for sign in ("Generic S3 error", "AWS Error", "necessary privileges", "Kernel error")):

@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def run_query(task: dict[str, Any]) -> dict[str, Any]:
-    """Return columns and rows of the query, or `error` with DuckDB's text.
+    """Return the keys of `_rows` for the query, or only `error`: DuckDB's text, cut to 2,000 characters.
 
     The query sees only the given files.
 
@@ -70,9 +70,9 @@ def run_query(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(connection: Any, task: dict[str, Any]) -> dict[str, Any]:
-    """Return at most `limit` rows (0: all) of one SELECT or EXPLAIN; an error for other statements.
+    """Return at most `limit` rows (0: all) of one SELECT or EXPLAIN; only `error` for other statements.
 
-    `more` is True if there are other rows.
+    Keys are `columns` (names), `kinds` (`number` or `text`), `rows`, and `more`: True if there are other rows.
     """
     statements = connection.extract_statements(task["query"])
     if len(statements) != 1 or str(statements[0].type).rsplit(".", 1)[-1] not in ("SELECT", "EXPLAIN"):

@@ -178,6 +178,9 @@ class Endpoint(HttpEndpoint, ABC):
 
         Stored answers are not used. A refused batch is sent again in smaller parts, and the smaller size is stored as a
         capability. If a single request is refused for its size, that error is its answer.
+
+        Raises:
+            SourceError: The endpoint failed after retries, or its answer is malformed.
         """
         answers: list[Answer] = []
         start = 0

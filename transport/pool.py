@@ -120,7 +120,7 @@ class Pool(Generic[E]):
     async def with_any(self, read: Read[E, T], *, kind: str = "other") -> T:
         """Read from the best endpoint, from the next one if it fails or takes unusually long.
 
-        If all nodes lack a block, the read is repeated BEHIND_TRIES times. Only Unavailable, HistoryUnavailable,
+        If all nodes lack a block, they are read BEHIND_TRIES times in all. Only Unavailable, HistoryUnavailable,
         WrongChain and BadAnswer lead to the next endpoint; other errors are raised.
 
         Raises:
@@ -218,7 +218,8 @@ class Pool(Generic[E]):
 
         Raises:
             NoQuorum: The answers to a final question have no majority.
-            Unavailable: The same for another question, or too few endpoints answered.
+            Unavailable: The same for another question.
+            SourceError: Too few endpoints answered; the error of the last one.
         """
         if self.quorum < 2:
             return await self.with_any(read, kind=kind)

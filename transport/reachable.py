@@ -24,7 +24,7 @@ def check_url(url: str) -> None:
     """Check the URL of a new webhook. The addresses of its host are checked at each connection.
 
     Raises:
-        BadRequest: It is no URL of HTTP, or has a user, a fragment or an invalid port.
+        BadRequest: It is no URL of HTTP or too long, or has a user, a space, a fragment or an invalid port.
     """
     try:
         parts = urlsplit(url)
@@ -64,7 +64,10 @@ class Reachable:
         return host.lower().rstrip(".") in self._names
 
     def allows(self, text: str) -> bool:
-        """Return True if an address is public or allowed; addresses of IPv4 inside IPv6 count as IPv4."""
+        """Return True if an IP address is public or allowed, False for other texts.
+
+        Addresses of IPv4 inside IPv6 count as IPv4.
+        """
         try:
             address = _embedded(ip_address(text.partition("%")[0]))
         except ValueError:

@@ -253,6 +253,7 @@ def open_database(url: str, time: Time | None = None) -> Database:
     Raises:
         BadSettings: The URL is not the address of a store.
         MissingDependency: The driver for PostgreSQL is not installed.
+        StoreError: The database cannot be opened, or has the tables of a later release.
     """
     if url.startswith(("postgresql://", "postgres://")):
         with needs_extra("postgres", "a state store on PostgreSQL"):
