@@ -166,10 +166,10 @@ def readable_kinds(kind: str) -> frozenset[str]:
 
 
 def abi_families_of(kind: str) -> AbiFamilies:
-    """Return the protocol families that a kind of chain shares with another one.
+    """Return the protocol families that read a kind of chain: its own, or those of the kind that it uses.
 
     Raises:
-        NotSupported: it uses none, or the other kind offers none.
+        NotSupported: The kind has no families and uses those of no kind that has some.
     """
     chain_kind = kind_of(kind)
     offers = kind_of(chain_kind.families_of) if isinstance(chain_kind, UsesFamilies) else chain_kind

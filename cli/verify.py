@@ -56,7 +56,9 @@ def run(options: argparse.Namespace) -> int:
 async def _verified(system: System, options: argparse.Namespace) -> Verification:
     """Check the options and return the verification; progress goes to standard error without --json.
 
-    Raises BadRequest for a negative block or an endpoint that is no URL.
+    Raises:
+        BadRequest: No chain is configured, several chains fit and none is named, the address is of another kind, the
+            block is negative, or an endpoint is no URL.
     """
     check_chains(system)
     if options.block is not None and options.block < 0:

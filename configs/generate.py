@@ -219,8 +219,9 @@ def forks(
 def _keys(protocols: set[tuple[str, str]], taken: set[str]) -> dict[tuple[str, str], str]:
     """Return a unique key for each pair of protocol and family, and add the keys to `taken`.
 
-    The key is the protocol's name in lower case. The family is appended if that key is taken, because a protocol may
-    be in two families, and a number if that is taken, too.
+    The key is the protocol's name in lower case, with `_` for other characters and a `p` before a digit, cut at
+    `MAX_KEY`. The family is appended if that key is taken, because a protocol may be in two families, and a number if
+    that is taken, too. Pairs of the family `LAST` get their keys last.
     """
     keys: dict[tuple[str, str], str] = {}
     for slug, family in sorted(protocols, key=lambda each: (each[1] == LAST, each)):

@@ -212,9 +212,9 @@ class Collector:
                 await self._side_by_side(part, incomplete, worker_processes)
 
     async def _side_by_side(self, span: Span, work: Work, worker_processes: Sequence[WorkerProcess]) -> None:
-        """Index a span in pieces. Each free process takes the next one, so that all end together.
+        """Index a span in pieces. Each free process, this one too, takes the next one, so that all end together.
 
-        A short span is indexed by this process alone. The first error ends all and is raised.
+        A short span is indexed by this process alone. The first error ends all. A request to stop raises none.
         """
         if not worker_processes or len(span) <= 2 * self.chain.settings.span:
             await self.piece(span, work)

@@ -226,7 +226,8 @@ def _source_rows(lake: Lake, batch: Batch, condition: pl.Expr) -> pl.LazyFrame:
 def of_filters(history: History, filters: Collection[str]) -> pl.Expr:
     """Return the condition for rows of the source that belong to some filters.
 
-    Either all filters are of accounts, or none is.
+    Filters are accounts, `address/topic0` of events, or tokens; the empty filter is all rows of a table of tokens.
+    Either all filters are accounts, or none is.
     """
     import polars as pl
 

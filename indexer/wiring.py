@@ -270,8 +270,9 @@ class System:
         """Return the datasets on which responses about accounts are based.
 
         An unusual dataset that the settings do not name is used only if it is indexed as far as the dataset named after
-        its table: a chain that was indexed without it still gives responses, with a remark. For watched accounts,
-        datasets that nodes lack are left out.
+        its table: a chain that was indexed without it still gives responses, with a remark. For watched accounts, and
+        on a chain that is indexed by account, all datasets count, except those with a `loss` that are not indexed for
+        these accounts.
         """
         watched = {each.account for each in self.scope(chain).watches}
         if chain.settings.index == ACCOUNTS or (accounts and watched.issuperset(accounts)):

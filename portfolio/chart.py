@@ -98,7 +98,8 @@ def _lines(
 ) -> Iterator[tuple[_Dot, _Dot]]:
     """Yield the strokes of the chart, in dots from the top left: between neighbouring known points.
 
-    The first known point after a gap is a stroke of one dot.
+    `columns` and `rows` are in dots, `high` is above `low`, and there is at least one point. The first known point
+    after a gap is a stroke of one dot.
     """
     first = points[0][0].toordinal()
     days = max(1, points[-1][0].toordinal() - first)

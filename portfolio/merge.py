@@ -50,7 +50,10 @@ _WHOLE: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def merge(parts: Sequence[Portfolio], address: str) -> Portfolio:
-    """Return one portfolio of all parts (at least one), dated as the oldest; partial if any part is."""
+    """Return one portfolio of all parts (at least one), dated as the oldest; partial if any part is.
+
+    A sum is unknown if it is unknown in any part. Fields that must agree, such as the block, are unset if they differ.
+    """
     assert parts, "nothing to merge"
     protocols = _protocols(parts)
     chains = _grouped(part.chains for part in parts)

@@ -65,6 +65,7 @@ def _split(snapshot: Snapshot) -> tuple[Snapshot, Snapshot]:
     """Split a snapshot into a part to value row by row and a part to value in columns.
 
     The first has the positions, and holdings of assets whose market may have to pay the account for several holdings.
+    Neither part has fees or flows of the day.
     """
     capped = capped_assets(prices_of(snapshot))
     row_holdings: list[Holding] = []

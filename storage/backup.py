@@ -363,7 +363,11 @@ def link_file(source: Path, target: Path) -> str:
 
 
 def copy_file(source: Path, target: Path) -> str:
-    """Copy a file, force it to the disk, and return the SHA-256 of the copied bytes."""
+    """Copy a file to a path that must not exist, force it to the disk, and return its SHA-256 in hex.
+
+    Raises:
+        FileExistsError: The target exists.
+    """
     digest = hashlib.sha256()
     with source.open("rb") as from_file, target.open("xb") as to_file:
         while chunk := from_file.read(CHUNK_BYTES):

@@ -102,7 +102,12 @@ class BeaconChain(Slots):
     async def announced(self, within_s: float) -> bool:
         """Wait for an announcement of a node, at most `within_s` seconds. Return True if there was one.
 
-        A new or broken connection counts as well. The first call starts to listen.
+        A new or broken connection counts as well. The first call reads the chain's spec, which `within_s` does not
+        bound, and starts to listen.
+
+        Raises:
+            SourceError: No node gives the spec.
+            WrongChain: A node's spec is that of another chain.
         """
         if self.announcements is None:
             spec = await self.spec()

@@ -331,7 +331,7 @@ class History:
         ]
 
     def _document(self, address: str, valuation: Valuation, day: date) -> Portfolio:
-        """Return the portfolio of a past day, as of its midnight."""
+        """Return the portfolio of a past day, as of 00:00 UTC, the start of the day."""
         return portfolio(
             address,
             valuation,

@@ -82,7 +82,7 @@ class EvidenceReader:
     _reader_notes: dict[BalanceKey, dict[int, str]] = field(default_factory=dict)
 
     async def read(self, points: Sequence[tuple[BalanceKey, int]]) -> None:
-        """Read again the blocks of unexplained balances, at most `MAX_BLOCKS`, for `of`.
+        """Read again the blocks of unexplained balances, at most `MAX_BLOCKS`, for what the index lacks.
 
         Those of coins come first: worthless tokens with unexplained balances are easy to make. A block that the chain
         cannot read has no values.

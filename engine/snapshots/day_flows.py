@@ -96,10 +96,10 @@ def flows_in_span(
     *,
     with_rewards: bool = False,
 ) -> dict[str, Flows]:
-    """Return the flows of accounts in a span of heights, by account; every account has an entry.
+    """Return what accounts moved and paid in fees in a span of heights; every account has an entry.
 
     Args:
-      row_filter: An additional filter on the rows.
+      row_filter: An additional filter on the rows of transfers and of sent transactions.
       with_rewards: Include staking rewards that stayed in the stake and changed no balance.
     """
     import polars as pl

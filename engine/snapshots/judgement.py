@@ -144,9 +144,10 @@ class Judge:
         return mark_unsolicited(reading.positions, arrivals_by_account)
 
     def _spam_verdicts(self, reading: Reading, positions: Sequence[OpenPosition]) -> dict[tuple[str, Asset], Spam]:
-        """Return the spam verdicts of tokens that are held, lie in positions, or only moved today.
+        """Return the verdicts on spam tokens that are held, in positions, or moved today with a price.
 
-        Tokens that only moved are judged separately, so that they do not change the verdicts on holdings.
+        Keys are account and token; tokens that are trusted or no spam are absent. Tokens that only moved are judged
+        separately, so that they do not change the verdicts on holdings.
         """
         account_tokens, context, height = reading.account_tokens, reading.context, reading.block.height
         native = self.chain.info.native.asset
