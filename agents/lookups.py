@@ -37,7 +37,8 @@ async def validator_answer(engine: Engine, identifier: str) -> Answer:
 async def token_answer(engine: Engine, asset: str, at: dict[str, Any]) -> Answer:
     """Return the names and decimals of a token, and if a token list has it; partial if no token is there.
 
-    The asset is a symbol, an address or CAIP-19. The chain is read at its newest block.
+    The asset is a symbol, an address or CAIP-19. The chain is read at its newest block. Raises BadRequest for an asset
+    of no configured chain, SourceError if the chain cannot be read.
     """
     chain, target = find_asset(engine.system, engine.snapshotter, asset)
     snapshotter = engine.snapshotter(chain)

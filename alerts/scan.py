@@ -100,7 +100,7 @@ class Scanner:
     # --- one step ----------------------------------------------------------------------------------------------------
 
     def _step(self, chain: Chain, rules: Sequence[Rule], cursor: Cursor) -> Step | None:
-        """Return the next heights of a chain with their activity; None if nothing changed since the cursor."""
+        """Return up to MAX_BLOCKS next heights with their activity; None if nothing changed since the cursor."""
         tail = self.engine.system.tail
         blocks = tail.blocks(chain.key)
         hashes = {block.hash for block in blocks}
@@ -213,7 +213,7 @@ class Step:
 def _store_corrected(
     tx: Transaction, step: Step, events: Sequence[Event], rule_ids: Collection[str], now_us: int
 ) -> int:
-    """Store the events of a span, and corrections of stored ones that are not derived now; return their number.
+    """Store the events of a span, and corrections of stored ones not derived now; return their number.
 
     Events of other heights do not change. They are compared when their heights are read again.
     """

@@ -302,6 +302,9 @@ class AsyncSession:
 
         The results are stored. `first` and `last` are heights, both included; by default all that is indexed.
         Balances are read at up to `checkpoints` heights first, then around differences; `max_requests` limits this.
+
+        Raises:
+            NotIndexed: A named chain is not indexed, or none is.
         """
         from chainfolio.engine.requests.reconciliations import Extent, on_each_chain, reconciliations
 

@@ -214,7 +214,7 @@ def _quota(options: argparse.Namespace) -> int:
 
 
 def _delegate(options: argparse.Namespace) -> int:
-    """Let an account act for another one, or with --withdraw no longer, and print all that may."""
+    """Let the account --to act for another one, or with --withdraw no longer, and print all that may."""
     with opened_state(options) as state:
         now_us = state.clock.now_us()
         change = delegations.withdraw if options.withdraw else delegations.delegate

@@ -106,7 +106,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    """Print the addresses of an account's address book, as a table or --json; returns 0."""
+    """Print an account's address book, as a table or --json; returns 0. BadRequest if there is no account."""
     with opened_state(options) as state:
         existing(state, options.account)
         now_us = state.clock.now_us()

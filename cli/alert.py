@@ -160,7 +160,10 @@ def _remove(options: argparse.Namespace) -> int:
 
 
 def _rotate(options: argparse.Namespace) -> int:
-    """Add a secret to the webhook of a rule and print all valid ones, the newest first."""
+    """Add a secret to the webhook of a rule and print all valid ones, the newest first.
+
+    Raises BadRequest for more than 720 hours of overlap, too many valid secrets, or a target that is no webhook.
+    """
     if not 0 <= options.overlap_hours <= 24 * 30:
         raise BadRequest("overlap-hours", "0 to 720")
     with opened_state(options) as state:
@@ -198,9 +201,9 @@ def _deliveries(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    """Make the named events, or with --dead the oldest MAX_LISTED, pending again; print their number.
+    """Make the named events, or with --dead the newest MAX_LISTED, pending again; print their number.
 
-    A server, or `alert run`, delivers them. Raises BadRequest for neither or both.
+    The oldest of these come first. A server, or `alert run`, delivers them. Raises BadRequest for neither or both.
     """
     if bool(options.deliveries) == options.dead:
         raise BadRequest("deliveries", "name them, or give --dead")

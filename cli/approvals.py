@@ -43,7 +43,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the allowances as a table, --json or --csv; the exit code is 0 even if there are issues."""
+    """Print the allowances as a table, --json or --csv; the exit code is 0 even if there are issues.
+
+    Raises BadRequest without --chain if several chains fit.
+    """
 
     async def read(system: System) -> tuple[Account, str, CurrentApprovals]:
 

@@ -137,7 +137,7 @@ def shares(coverage: Coverage) -> Iterator[tuple[str, Decimal | None]]:
 
 
 def show(address: str, coverage: Coverage) -> None:
-    """Print the shares and the heaviest undecoded contracts; --json has all of them."""
+    """Print the shares and the MAX_SHOWN heaviest undecoded contracts; --json has all of them."""
     parts = [f"{name} {'none' if share is None else f'{share:.1%}'}" for name, share in shares(coverage)]
     print(f"{address}: decoded of {coverage.total.calls} calls: {', '.join(parts)}")
     rows = [

@@ -80,6 +80,10 @@ def run(options: argparse.Namespace) -> int:
     """Print the value of each account and day as a table, --plot, --json or --csv.
 
     Each --output file is written. The exit code is 0 even if values are unknown.
+
+    Raises:
+        BadRequest: The ending of a file, a day or the number of values is wrong.
+        MissingDependency: The library that draws charts is not installed.
     """
     _check_files(options.output)
     values, days = with_system(options, lambda system: _read(system, options))

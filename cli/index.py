@@ -51,7 +51,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Index the missing blocks of a chain and print counts, or with --estimate only the cost.
 
-    --rewind forgets the blocks above a height first. The exit code is 0.
+    --rewind forgets everything from a height on first. The exit code is 0.
 
     Raises:
         BadRequest: for --rewind together with --estimate.
@@ -80,6 +80,11 @@ async def _index(system: System, options: argparse.Namespace, worker_processes: 
     """Index what is missing of a chain and derived tables, under the chain's lock, and print a report.
 
     With --estimate it only reads, without the lock, and prints the cost.
+
+    Raises:
+        BadRequest: for a wrong dataset, contract or span.
+        DeepReorg: The last final block is not on the chain any more.
+        Locked: Another process indexes the chain.
     """
     chain = system.chain(options.chain)
     contracts = [evm_address(contract) for contract in _names(options.contracts)] or chain.settings.chosen

@@ -26,7 +26,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make derived tables, or all, from stored data without a node, and print the rows of each; returns 0."""
+    """Make derived tables, or all, from stored data without a node, and print the rows of each; returns 0.
+
+    Raises BadRequest for a table that is not derived.
+    """
     keep_freed_memory()
 
     async def work(system: System) -> dict[str, int]:

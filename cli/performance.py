@@ -88,7 +88,7 @@ async def _read(system: System, options: argparse.Namespace) -> PerformanceDocum
 
 
 def show(performance: PerformanceDocument, *, plot: bool) -> None:
-    """Print the rounded figures, a chart if `plot`, and the largest assets; --json has all of it."""
+    """Print rounded figures, a chart if `plot`, and the MAX_ASSETS largest assets; --json has all of it."""
     print(
         f"{', '.join(performance.addresses)}: {performance.first_day or '-'} to {performance.last_day or '-'},"
         f" in {performance.currency}"

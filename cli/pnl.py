@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     The exit code is 0 even if gains are unknown.
 
     Raises:
-        BadRequest: for --jurisdiction or --currency without --year.
+        BadRequest: for --jurisdiction, --currency or --income without --year.
     """
     if options.year is not None:
         return tax_year.run(options, _pnl_request(options))

@@ -54,7 +54,10 @@ def open_state(config: Settings, *, accept: bool = False) -> State:
 
 
 def opened_states(config: Settings) -> Callable[[], State | None]:
-    """Return a function that opens the state store once it has accounts; it returns None before."""
+    """Return a function that opens the state store once it has accounts; it returns None before.
+
+    It looks for accounts every LOOK_S only, and raises StoreError if the store cannot be opened.
+    """
     states: list[State] = []
     next_s = 0.0
 

@@ -67,7 +67,10 @@ def _tail(system: System) -> None:
 
 
 def _state(system: System) -> None:
-    """Open the state store and check the secret of its keys. A store that does not exist is not created."""
+    """Open the state store and check the secret of its keys. A store that does not exist is not created.
+
+    Raises StoreError if the secret is wrong or one of the two is missing, MissingDependency without the extra `server`.
+    """
     config, secret = system.settings, system.settings.data_dir / PEPPER
     path = Path(config.state_url.removeprefix(SQLITE))
     if config.state_url.startswith(SQLITE) and not path.exists():

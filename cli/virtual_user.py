@@ -70,7 +70,7 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    """Print the virtual users of an account, as a table or --json; returns 0."""
+    """Print the virtual users of an account, as a table or --json; BadRequest if there is no account."""
     with opened_state(options) as state:
         existing(state, options.account)
         users = state.database.read(lambda tx: virtual_users.every(tx, options.account))

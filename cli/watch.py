@@ -57,8 +57,8 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Watch addresses and index their histories, or end it with --stop, or print the cost with --estimate.
 
-    Without limits, what `transactions` and `pnl` need beyond the index is read too, for a few addresses. The exit code
-    is 0, also if another process indexes the chain and will read them.
+    Without limits, what `transactions` and `pnl` need beyond the index is read too, for up to MAX_PREPARED addresses.
+    The exit code is 0, also if another process indexes the chain and will read them.
 
     Raises:
         BadRequest: for blocks or limits out of range.
@@ -122,7 +122,7 @@ async def _watch_chain(
     """Watch addresses on a chain and index them; return the report for --json.
 
     With --stop the watch ends, with --estimate nothing is written. If another process indexes the chain, the state is
-    `queued`: that process reads them.
+    `queued`: that process reads them. Raises BadRequest if --from is above the newest block.
     """
     first = chain.settings.start_block if options.first is None else options.first
     watches = [WatchedAccount(address, first, options.last) for address in addresses]

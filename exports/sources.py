@@ -148,7 +148,7 @@ async def _holdings(engine: Engine, accounts: Sequence[Account], request: Export
 async def _gains(engine: Engine, accounts: Sequence[Account], request: ExportRequest) -> Dataset:
     """Return the gains of one tax year, or with no year all of them, as a single page.
 
-    It is partial if there are issues or unknown gains.
+    It is partial if there are issues or unknown gains. Raises BadRequest for options that do not belong to it.
     """
     if request.year is not None:
         report = await _tax_year(engine, accounts, request)
@@ -195,7 +195,8 @@ async def _income(engine: Engine, accounts: Sequence[Account], request: ExportRe
 async def _history(engine: Engine, accounts: Sequence[Account], request: ExportRequest) -> Dataset:
     """Return a value per account and day (at 00:00 UTC), both ends included; partial if one is unknown.
 
-    Days that are not stored are read from nodes.
+    Days that are not stored are read from nodes. Raises BadRequest for other options or wrong days, SourceError if a
+    chain cannot be read.
     """
     request.refuse("history", "first", "last")
     days = days_between(request.first, request.last, "day", today(engine.system.environment.clock))

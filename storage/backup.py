@@ -241,7 +241,10 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def _moment(places: StorePaths) -> Iterator[_OpenSnapshot]:
-    """Open read transactions of one moment on the databases, and read the tables' versions at it."""
+    """Open read transactions of one moment on the databases, and read the tables' versions at it.
+
+    Databases that do not exist are left out. Raises Locked or StoreError as `_read_moment`.
+    """
     moment = _OpenSnapshot()
     with ExitStack() as stack:
         for name in DATABASES:

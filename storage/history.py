@@ -131,6 +131,9 @@ def read_history(
 
     Args:
         kept: Where to find and keep the rows of these accounts.
+
+    Raises:
+        CorruptFile: A file does not match its checksums.
     """
     schema = pa.schema([table.schema().field(name) for name in columns])
     key = table.order[0]

@@ -75,7 +75,10 @@ class PostgresTail:
     """`tail_database.TailDatabase` on PostgreSQL."""
 
     def __init__(self, url: str, *, reader: bool = False) -> None:
-        """Connect to the database, and migrate it first."""
+        """Connect to the database, and migrate it first.
+
+        Raises StoreError if that fails or the tables are of a later release.
+        """
         self.url, self.address = url, masked(url)
         self._options = (*_OPTIONS, _READER) if reader else _OPTIONS
         self._lock = threading.RLock()

@@ -177,7 +177,7 @@ class Accounts:
         return self.facts.native_asset if token == SYSTEM else self.facts.token_asset(token)
 
     def _epoch_rewards(self, stake: WalletStake, rewards: Rewards) -> tuple[EpochReward, ...]:
-        """Return the rewards of a stake account by epoch, without epochs that paid nothing; None if unknown."""
+        """Return the rewards of a stake account, one per epoch that paid any; unknown amounts are None."""
         decimals = self.facts.info.native.decimals
         assert decimals is not None, "coins have decimals"
         return tuple(

@@ -114,6 +114,9 @@ async def leaves(node: Node, account: str) -> LeafList | Unknown:
     Returns:
         Unknown with the cause `absent` if no endpoint has an index. If none answered, the last one's cause: `contract`
         if the list was too large, else `read`.
+
+    Raises:
+        Unavailable: All endpoints are quarantined.
     """
     unknown = NO_INDEX
     for endpoint in node.ranked():
@@ -357,7 +360,7 @@ async def _headers(node: Node, endpoint: Endpoint, trees: Sequence[str]) -> list
     """Read the headers of trees, in their order; None for accounts that do not exist.
 
     Raises:
-        SourceError: A request failed.
+        SourceError: A request failed, or its answer has another number of accounts.
     """
     pages = [trees[first : first + TREES] for first in range(0, len(trees), TREES)]
     options = {

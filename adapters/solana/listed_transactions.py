@@ -39,7 +39,7 @@ async def signatures(endpoint: Endpoint, address: str, first_slot: int, last_slo
 
     Raises:
         NodeBehind: `last_slot` is not final yet at the endpoint.
-        BadAnswer: The pages do not end, are not in order, or repeat a transaction.
+        BadAnswer: There are `MAX_PAGES` pages or more, they are not in order, or repeat a transaction.
     """
     listings: list[ListedTransaction] = []
     options: dict[str, object] = {"minContextSlot": last_slot}

@@ -258,7 +258,7 @@ class SnapshotPositions:
         self._report_failed_searches()
 
     def _report_skipped_tokens(self) -> None:
-        """Add an issue for each account with more tokens than are decoded."""
+        """Add issues for accounts with more than MAX_CLAIMS NFTs or MAX_SHARES other tokens."""
         for account, wallet in self._read_wallets():
             own_tokens = self.own_tokens[account]
             if skipped := _nft_mints(wallet, own_tokens)[MAX_CLAIMS:]:
@@ -270,7 +270,7 @@ class SnapshotPositions:
                 self._add_issue(account, account, reason, skipped)
 
     def _report_failed_searches(self) -> None:
-        """Add one issue per account and reason for searches that failed, and per search with too many results."""
+        """Add an issue per account and reason of failed searches, and per search with over MAX_CLAIMS results."""
         protocols_by_failure: dict[tuple[str, Unknown], list[str]] = {}
         for installed, family, program in self._programs():
             for account in self.wallets if family.claim_kind == ACCOUNT else ():

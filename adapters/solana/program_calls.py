@@ -175,7 +175,7 @@ def _unbatch(source: str, step: _Step) -> Iterator[_Step]:
     """Yield the instructions of a batch of the token program; any other instruction is yielded itself.
 
     Before each instruction stand the number of its accounts, which are the next ones of the batch, and the length of
-    its data, in a byte each (p-token, `process_batch`). A batch contains no batches.
+    its data, in a byte each (p-token, `process_batch`). A batch contains no batches. Raises BadAnswer if it breaks off.
     """
     if step.program != TOKEN or step.content[:1] != bytes([BATCH]):
         yield step
@@ -192,7 +192,7 @@ def _unbatch(source: str, step: _Step) -> Iterator[_Step]:
 def _holders(source: str, keys: Sequence[str], meta: CallMeta, steps: Sequence[_Step]) -> Mapping[str, tuple[str, str]]:
     """Return owner and mint of each token account, also of those that exist during the transaction only.
 
-    An account whose owner changes has none.
+    An account whose owner changes has the owner "". Raises BadAnswer for an account that the transaction does not name.
     """
     holders: dict[str, tuple[str, str]] = {}
     for each in (*(meta.preTokenBalances or ()), *(meta.postTokenBalances or ())):

@@ -168,7 +168,8 @@ def _wallet(
 ) -> Wallet:
     """Return the wallet of an account from the responses of a consistent read.
 
-    A note tells if its stake accounts could not be searched for, or if it belongs to a program.
+    A note tells if its stake accounts could not be searched for, or if it belongs to a program. Raises BadAnswer for
+    token or stake accounts of others.
     """
     notes: list[Note] = []
     balances = []
@@ -325,7 +326,10 @@ def _results(
 
 
 async def _read_stake_history(node: Node, endpoint: Endpoint, slot: int, epoch: int) -> StakeHistory:
-    """Read the stake history of the epochs before `epoch`; empty if the chain has none."""
+    """Read the stake history of the epochs before `epoch`; empty if the chain has none.
+
+    Raises BadAnswer if it is malformed.
+    """
     options = Options("base64", size=HISTORY_SIZE).at(node.commitment, slot)
     answer = await endpoint.ask_one(Request("getMultipleAccounts", ([STAKE_HISTORY], options)), height=slot)
     (account,) = accounts_in(endpoint.name, slot_and_content(endpoint.name, answer)[1], 1)

@@ -291,7 +291,7 @@ def _tokens(source: str, keys: Sequence[str], meta: Meta) -> dict[str, dict[str,
     """Return the changes of tokens by mint and owner.
 
     A token account without a known owner counts as its own owner. A token account without lamports is closed, or not
-    yet open, and counts as empty.
+    yet open, and counts as empty. Mints without a change are absent. Raises BadAnswer for a malformed balance.
     """
     sums: dict[str, dict[str, int]] = {}
     for is_after, balances, lamports in _sides(source, meta):

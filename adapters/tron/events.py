@@ -81,7 +81,10 @@ def decode_transfers(source: str, log: Log, wrapped: str | None) -> Sequence[Mov
 
 
 def _decode_transfer(source: str, log: Log) -> Sequence[Movement]:
-    """Return the movement of a TRC-20 or TRC-721 log; none for another shape or malformed parties."""
+    """Return the movement of a TRC-20 or TRC-721 log; none for another shape or malformed parties.
+
+    Raises BadAnswer if the event is no hexadecimal.
+    """
     match len(log.topics), len(log.data):
         case 3, 64:  # one word
             standard, raw, token_id = "trc20", _decode_word(source, log.data, 0), None
@@ -122,7 +125,7 @@ def decode_approval(source: str, log: Log) -> ApprovalEvent | None:
 def _decode_wrap(source: str, log: Log, wrapped: str) -> Sequence[Movement]:
     """Return a deposit into or withdrawal from the wrapped coin, which emits no Transfer for them.
 
-    Empty for another contract or another shape.
+    Empty for another contract or another shape. Raises BadAnswer if the event is no hexadecimal.
     """
     if len(log.topics) != 2 or len(log.data) != WORD or parse_address(source, log.address) != wrapped:
         return ()
@@ -137,7 +140,7 @@ def _decode_wrap(source: str, log: Log, wrapped: str) -> Sequence[Movement]:
 def _decode_trc1155(source: str, log: Log) -> Sequence[Movement]:
     """Return the transfers of a TransferSingle (token id, amount) or a TransferBatch (a list of each).
 
-    Empty for another shape; `item` counts the transfers of the event.
+    Empty for another shape; `item` counts the transfers of the event. Raises BadAnswer if it is no hexadecimal.
     """
     if len(log.topics) != 4:
         return ()

@@ -28,7 +28,7 @@ class Stake(NamedTuple):
 
 
 def positions(facts: Facts, account: str, state: WalletState) -> tuple[OpenPosition, ...]:
-    """Return stakes by purpose and loan, unfreezing coins by time, and voting rewards.
+    """Return positions of staked coins by purpose and loan, unfreezing coins by time, and voting rewards.
 
     Those of 0 sun are left out.
     """

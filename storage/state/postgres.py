@@ -44,7 +44,10 @@ class PostgresDatabase:
     name = "postgresql"
 
     def __init__(self, url: str, time: Time | None = None) -> None:
-        """Migrate the database, and prepare the threads; connections are opened when they are needed."""
+        """Migrate the database, and prepare the threads; connections are opened when they are needed.
+
+        Raises StoreError if the database cannot be reached or has a later revision.
+        """
         self.url, self._time = url, time
         self._is_closed = False
         self._local = threading.local()

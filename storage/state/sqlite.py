@@ -44,7 +44,7 @@ class SqliteDatabase:
     def __init__(self, path: Path, time: Time | None = None) -> None:
         """Migrate and open the file: one connection each for readers, writers and the meter.
 
-        Start checkpoints.
+        Start checkpoints. Raises StoreError if the file cannot be opened or has a later revision.
         """
         self.path = path
         with translate_errors("state", path):

@@ -65,6 +65,7 @@ def _decode_parts(
     """Yield the unlocked part with all fees and rewards, the vesting part, and the locked part.
 
     The first one comes always, the others if there are such parts. All are unverified if the vaults do not cover them.
+    Raises Unreadable if a vault holds another token.
     """
     point = claim.time_s if pool.locks_by_time else claim.slot
     unlockable = min(max(0, _unlockable(stored, point)), stored.vesting_liquidity)

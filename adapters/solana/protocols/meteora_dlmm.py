@@ -200,6 +200,7 @@ def _decode_bins(
     """Return liquidity, fees and rewards of bins; no fees if they go to another account.
 
     It is unverified if the vaults do not cover liquidity and fees. Rewards are paid as far as their vaults have them.
+    Raises Unreadable if a vault holds another token.
     """
     mints = (pair.mint_a, pair.mint_b)
     raws = [sum(bin.part(bin.reserves[side]) for bin in bins) for side in (0, 1)]
