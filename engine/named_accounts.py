@@ -155,6 +155,7 @@ async def _resolve(system: Chains, name: str, report: Report) -> Account:
         BadRequest: The chain of names is not configured.
         MissingCapability: The chain of names cannot resolve them.
         NotFound: The name has no address.
+        SourceError: The chain of names could not be read.
     """
     if ENS_CHAIN not in system.settings.chains:
         raise BadRequest(

@@ -50,7 +50,8 @@ def rows_of(
     Args:
         columns: Columns of the history, or expressions over them.
         where: A condition on columns that the history and its source share.
-        max_transactions: The limit per account above which its history is not read.
+        max_transactions: The limit per account above which its history is not read; rows of the history, the tail and
+            each other part count separately.
 
     Returns:
         Each row once if `columns` has the history's key, else each combination of values once; in no order.

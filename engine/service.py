@@ -290,8 +290,8 @@ class Engine:
     async def allowances(self, chain: str, account: Account) -> CurrentApprovals:
         """Return all that an account's approvals on a chain still allow, the greatest risk first.
 
-        If the node does not answer, return the stored approvals, newest first. Raises NotIndexed if there may be
-        approvals that are not indexed.
+        If the node does not answer, return the stored approvals, newest first. Raises MissingCapability, BadAnswer if a
+        read fails, NotIndexed if there may be approvals that are not indexed.
         """
         from chainfolio.engine.approvals.allowances import read_current_approvals, stored_approvals
         from chainfolio.engine.approvals.pages import check_complete

@@ -46,7 +46,7 @@ class StoredHeads:
         return key in self._silent
 
     async def latest(self, chain: Chain) -> StoredHead:
-        """Return the node's newest block; with an issue the newest stored one if the node does not answer.
+        """Return the node's newest block; the newest stored one, with an issue, if the node does not answer.
 
         Without stored blocks the node is always awaited. Otherwise it has HEAD_WAIT_S, and no time if it was silent the
         last time: the read continues and its answer counts for later calls.

@@ -187,7 +187,11 @@ def _quotes_of_history(history: _History, keys: Sequence[Key]) -> dict[Key, Vend
 
 
 def _build(section: Section, chain: str, location: str) -> PriceSource:
-    """Build the source; a disabled one, with a warning, if it needs a key and has none."""
+    """Build the source; a disabled one, with a warning, if it has neither key nor URL.
+
+    Raises:
+        BadSettings: A key of the section is unknown, or a value is not valid.
+    """
     check_keys(section, location, ("plan", "base_url", "key_env", "max_age_s", "chains", "coins"))
     plan = section.get("plan", "demo")
     if plan not in PLANS:

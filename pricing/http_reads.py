@@ -258,7 +258,7 @@ class Http:
     async def _wait_for_turn(self, host: str, max_rps: float) -> str:
         """Wait until the host may be sent a request.
 
-        Return the reason if that takes too long, else an empty string.
+        Return the reason at once if that would take more than MAX_WAIT_S, else an empty string.
         """
         now_s = self.environment.clock.monotonic_s()
         turn_s = max(now_s, self._next_s.get(host, now_s))

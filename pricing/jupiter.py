@@ -123,7 +123,11 @@ def _mint(asset: Asset) -> str:
 
 
 def _build(section: Section, chain: str, location: str) -> PriceSource:
-    """Build the source; a disabled one, with a warning, if its section has neither key nor URL."""
+    """Build the source; a disabled one, with a warning, if it has neither key nor URL.
+
+    Raises:
+        BadSettings: A key of the section is unknown, or a value is not valid.
+    """
     check_keys(section, location, ("base_url", "key_env", "min_liquidity_usd"))
     minimum = section.get("min_liquidity_usd", MIN_LIQUIDITY)
     if type(minimum) is not int or minimum < 0:

@@ -66,7 +66,7 @@ class LiquidStake:
         return asset in self.pools
 
     def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
-        """Return a price in SOL or a refusal for each token of a pool, in one round."""
+        """Return a price in SOL or a refusal for each token of a pool, in one round; others are left out."""
         tokens = [asset for asset in assets if asset in self.pools]
         if not tokens:
             return Quotes()

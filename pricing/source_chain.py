@@ -48,6 +48,7 @@ def query_sources(
     """Return a plan of the first usable price of each asset, in order, and all refusals.
 
     An asset can be refused by one source and priced by a later one. An asset that no source knows is in neither list.
+    Queries beyond MAX_CHAIN_ROUNDS rounds are refused.
 
     Args:
         sources: Read in the order of their rules.

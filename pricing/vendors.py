@@ -131,7 +131,7 @@ def add_vendor_names(tree: Section, names: Section) -> dict[str, object]:
     """Return the file of prices with the vendors' names of chains and coins added to their sections.
 
     Args:
-        tree: The file of prices. A name that it has itself takes precedence.
+        tree: The file of prices. Its own coins and options take precedence, but its tables `chains` are replaced.
         names: The tables `chains` and `coins`, each of lines `key = {vendor = name}`, and one table per vendor.
     """
     merged = dict(tree)

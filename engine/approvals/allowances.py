@@ -151,6 +151,7 @@ async def allowances(
     The raw allowance is None if the contract refuses the call.
 
     Raises:
+        MissingCapability: The chain has no approvals.
         BadAnswer: A token or an allowance could not be read.
         SourceError: The node does not answer.
     """
@@ -191,6 +192,7 @@ async def operators(
     Their order stays.
 
     Raises:
+        MissingCapability: The chain has no approvals.
         BadAnswer: The approvals could not be read.
         SourceError: The node does not answer.
     """

@@ -60,7 +60,7 @@ def approvals_page(
 ) -> tuple[list[Approval], EventPosition | None]:
     """Return up to `limit` approvals of amounts, newest first, and the position of the next page.
 
-    The position is None only if the page reaches block 0.
+    Approvals of 0 are included. The position is None only if the page reaches block 0.
 
     Args:
         start: The chain's head for the newest approvals, or the position at which an earlier page ended.

@@ -84,9 +84,10 @@ class GainsCache:
         self._work = SharedWork(self.on_failure)
 
     async def get(self, source: RecordSource, account: Account, heights: Mapping[str, int]) -> KnownGains | None:
-        """Return the gains of one account, or the reason why they are unknown; None if the settings want none.
+        """Return the gains of one account, or the reason why they are unknown.
 
-        No node is asked unless the index has the whole history and the history has grown.
+        None if `pnl.max_transactions` is 0. No node is asked unless the index has the whole history and the history has
+        grown.
 
         Args:
             heights: The heights up to which the account's chains were read.
@@ -261,7 +262,7 @@ async def add_gains(
 async def _in_transactions(
     source: GainsSource, cache: GainsCache, account: Account, heads: Mapping[str, int]
 ) -> tuple[str, TransactionGains | None]:
-    """Return the address and the gains of its transactions; None if the settings want none.
+    """Return the address and the gains of its transactions; None if `pnl.max_transactions` is 0.
 
     Gains of assets whose transactions do not add up to the portfolio are marked. If a node fails or is silent, or the
     gains are unknown, the result has only the reason: a failed read is never raised.

@@ -347,8 +347,8 @@ def _treatment(
 ) -> Treatment:
     """Return how records are treated: the wrapped native coin counts as the native coin.
 
-    Options of the request that are empty are those of the settings. If `issues` say that prices of a chain could not be
-    read, all its contracts have one that only a read can tell.
+    Options of the request that are empty are those of the settings. A contract whose price only a read can tell counts
+    as priced if `issues` say that prices of its chain could not be read, else as unpriced.
     """
     unread = {each.adapter for each in issues if each.subject == "prices"}
 

@@ -55,7 +55,7 @@ class YearRequest:
         """Return the options of the calculation.
 
         The method and time zone are those of the jurisdiction if empty. Lots are matched by wallet from the year in
-        which the jurisdiction demands it.
+        which the jurisdiction demands it, and not before; the `treatment` decides only if it never demands it.
 
         Raises:
             BadRequest: The jurisdiction does not allow the method, or there were no blockchains in that year.

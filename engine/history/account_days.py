@@ -174,9 +174,9 @@ async def _records(
 
 
 def day_state(day: Day, result: GainsResult, conversion: Conversion, *, with_shares: bool = True) -> DayState:
-    """Return what was held and owed as a day began, with the lots of its transactions.
+    """Return what was held and owed as a day began, with the remaining lots of `result`.
 
-    Lots of shares have a part of positions only `with_shares`.
+    Values are in the currency of `conversion`. Lots of shares have a part of positions only `with_shares`.
     """
 
     def converted(value: Decimal) -> Decimal:

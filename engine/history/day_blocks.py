@@ -72,9 +72,10 @@ class DayBlocks:
         return block
 
     async def final_before(self, chain: Chain, days: Iterable[date]) -> dict[date, Block | None]:
-        """Return the last block before each day, and cache it; days whose block is not final are absent.
+        """Return and cache the last block before 00:00 UTC of each day.
 
-        None for a day before the first block that the chain serves. Raises SourceError if the chain cannot be read.
+        Days whose block is not final are absent. None for a day before the first block that the chain serves. Raises
+        SourceError if the chain cannot be read.
         """
         sorted_days = sorted(set(days))
         unknown = iter([day for day in sorted_days if (chain.key, day) not in self._cache])

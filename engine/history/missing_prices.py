@@ -41,10 +41,10 @@ class UnpricedHolding(NamedTuple):
 
 
 async def with_missing_prices(history: History, chain: Chain, snapshots: Sequence[DaySnapshot]) -> list[DaySnapshot]:
-    """Return the snapshots in their order.
+    """Return the snapshots in their order, with trusted assets that lack a price named in their reasons.
 
-    Those that lack prices of trusted assets get an unknown value or the reason. The value becomes unknown if the native
-    coin has no price, or if the rest is 0. Snapshots without value are unchanged.
+    The value of such a snapshot becomes None if the native coin lacks a price, or if the rest is 0. Snapshots without
+    value are unchanged.
     """
     valued = [each for each in snapshots if each.value is not None]
     if not valued:
@@ -58,9 +58,9 @@ async def with_missing_prices(history: History, chain: Chain, snapshots: Sequenc
 
 
 def _marked(snapshot: DaySnapshot, unpriced: dict[str, str], native: str) -> DaySnapshot:
-    """Return a snapshot that names its unpriced assets, MAX_NAMES at most.
+    """Return a snapshot whose reason names its unpriced assets, MAX_NAMES at most.
 
-    Its value becomes None if `native` is one. The value becomes None also if it is 0. Unchanged if nothing is unpriced.
+    Its value becomes None if `native` is one, or if it is 0. Unchanged if nothing is unpriced.
 
     Args:
         unpriced: Texts of the amount and symbol by contract.

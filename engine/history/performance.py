@@ -133,7 +133,7 @@ async def _read_chain(
 ) -> tuple[list[DaySnapshot], SourceError | None]:
     """Read the days of accounts on one chain; also return the error that ended it, or None.
 
-    Days that were not read are unreadable.
+    Days that were not read are unreadable; the error is logged.
     """
     accounts_by_day = dict.fromkeys(days, addresses_of(chain, accounts))
     snapshots: list[DaySnapshot] = []

@@ -151,9 +151,9 @@ class SnapshotStore:
         return {each: day.date() for each, day in rows.group_by("account").agg(pl.col("day").min()).collect().rows()}
 
     def summary(self, chain: str) -> dict[str, Any]:
-        """Return the number of accounts, the first and last day, and the number of snapshots by completeness.
+        """Return the number of `accounts`, `first` and `last` day, and counts of snapshots by completeness.
 
-        Only the newest snapshot of each account and day counts. The days are None if there are no snapshots.
+        Only the newest snapshot of each account and day counts. Days are texts, None if there are no snapshots.
         """
         import polars as pl
 

@@ -49,6 +49,7 @@ class Conversion:
         Raises:
             BadRequest: The currency is unknown.
             NotSupported: The rate at one of the times is not known.
+            SourceError: A chain with the coin could not be read.
         """
         checked(currency, rates.fixed)
         times_us = sorted(set(moments_us))
@@ -88,6 +89,7 @@ async def _coin(
 
     Raises:
         NotSupported: No chain has all prices. Chains whose head is older than the last time are left out.
+        SourceError: A chain could not be read.
     """
     for chain, asset in _priced_on(rates, currency):
         head = (await chain.heads()).latest

@@ -47,7 +47,7 @@ class Quoter:
     async def _quote(self, key: str, contracts: Sequence[str]) -> QuotedTokens:
         """Return the prices of contracts on a chain.
 
-        If the chain cannot be read, there are no prices, an issue, and a block of height 0.
+        If the chain cannot be read, which is logged, there are no prices, an issue, and a block of height 0.
         """
         chain = self.system.chain(key)
         reader, assets = self.snapshotter_of(chain), [chain.info.token_asset(contract) for contract in contracts]

@@ -30,7 +30,7 @@ class RateStore:
     tail: Tail
 
     def load(self) -> Days:
-        """Return all stored days; a day without publication has no rates."""
+        """Return the units per euro by stored day and currency; a day without publication has no rates."""
         if not self.lake.exists(FIAT_RATES):
             return {}
         rows = self.lake.scan(FIAT_RATES, chain=SOURCE).select("height", "currency", "per_euro").collect()

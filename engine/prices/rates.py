@@ -127,7 +127,7 @@ class Rates:
         return (await self._prices(symbols))[0]
 
     async def _prices(self, symbols: Sequence[str]) -> tuple[dict[str, Price], list[BaseException], bool]:
-        """Return the price of each coin, the failures, and True if any chain answered.
+        """Return prices by symbol (unpriced coins are absent), the failures, and True if any chain answered.
 
         A price comes from the first chain by key, chains with the coin as native coin first. Each chain is asked once.
         """

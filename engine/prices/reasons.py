@@ -102,7 +102,7 @@ async def explain_price(
 
     Args:
         asset_name: The asset, as for `find_asset`.
-        at: A height, or a time as text; None for the newest block.
+        at: A height, or a time or day (its 00:00 UTC) as text for the last block before it; None for the newest block.
         ask: Ask the sources even if a price is stored.
 
     Raises:
@@ -163,7 +163,7 @@ def _tokens_with_symbol(snapshotter: Snapshotter, symbol: str) -> list[Token]:
 
 
 def _name_hint(matches: Sequence[tuple[Chain, Token]], symbol: str, chains: Sequence[Chain]) -> str:
-    """Return a hint how to write the names of the matching tokens; without matches, of any token."""
+    """Return a hint how to write the names of up to MAX_SHOWN matches; without matches, of any token."""
     if not matches:
         addressed = " or ".join(f"{chain.key}:ADDRESS" for chain in chains[:MAX_SHOWN])
         return f"write its CAIP-19 name, or its address: {addressed}"
@@ -212,7 +212,7 @@ async def _block(chain: Chain, at: int | str | None, now_us: int) -> Block:
 
 
 def _parse_time_us(text: str) -> int:
-    """Return a day or time as microseconds since 1970; UTC if it has no zone. Raises BadRequest."""
+    """Return a time, or 00:00 of a day, as microseconds since 1970; UTC without a zone. Raises BadRequest."""
     try:
         parsed_time = datetime.fromisoformat(text)
         parsed_time = parsed_time.replace(tzinfo=UTC) if parsed_time.tzinfo is None else parsed_time.astimezone(UTC)

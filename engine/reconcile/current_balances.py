@@ -68,9 +68,11 @@ class CurrentBalances:
             untrusted_contracts: Contracts that are read with bounded work.
 
         Raises:
+            OverBudget: No request is left, according to `check_budget`.
             NotIndexed: The index is too far behind the node.
-            BadAnswer: The accounts were read at different blocks.
-            Reorged: The block left the chain meanwhile.
+            BadAnswer: An account could not be read, or the accounts were read at different blocks.
+            Reorged: The current block left the chain meanwhile.
+            SourceError: The chain could not be read.
         """
         self.check_budget()
         self.on_progress(f"reading {len(accounts):,} accounts as they are now")
@@ -95,7 +97,7 @@ class CurrentBalances:
         """Return the balance of each asset at block `end`, with the blocks of its differences.
 
         The histories of accounts with differences are read again from the node, those of others are not. A balance of
-        None gives a comparison without differences.
+        None gives a comparison without differences. Raises OverBudget, or SourceError if they could not be read.
         """
         differing = self.differing(balances, totals)
         reread_totals = await self._reread(sorted({key.account for key in differing}), end) if differing else {}

@@ -38,7 +38,7 @@ async def estimate(
 
     The balances at both ends are read to learn it; nothing is stored. The true figures lie between each figure divided
     by `factor`, and the figure times `factor`. `differing` is the number of assets whose balances at both ends do not
-    agree with their movements.
+    agree with their movements, `sampled` what was read.
     """
     chain = reconciler.chain
     scope = await reconciler.prepare(accounts, first, last)

@@ -69,7 +69,7 @@ async def read_day_values(
     retry: bool,
     progress: Callable[[int], None] = lambda count: None,
 ) -> list[DayValue]:
-    """Return the values of accounts on some days; days that are not stored are read and stored.
+    """Return the values of accounts at 00:00 UTC of days; days that are not stored are read and stored.
 
     Args:
         retry: Read days again that could not be read before.

@@ -67,7 +67,7 @@ async def transaction_pages(
 def joined_pages(pages: Sequence[Transactions]) -> Transactions:
     """Return one document of several pages in their order: partial if one is, with each issue once.
 
-    There is at least one page.
+    There is at least one page. Other fields are those of the first partial page, else of the first page.
     """
     if len(pages) == 1:
         return pages[0]

@@ -35,9 +35,9 @@ def arrivals_in(
     trusted: Mapping[str, Collection[Asset]],
     listed_tokens: Collection[Asset] = (),
 ) -> dict[str, dict[Asset, TokenArrival]]:
-    """Return how tokens first came to accounts, by account and asset.
+    """Return how tokens first came to accounts, by account and asset; each account has an entry.
 
-    Tokens that the index has not seen arrive are absent. An arrival counts as the account's own action as in
+    Tokens without an indexed transfer are absent. An arrival counts as the account's own action as in
     `own_assets_in`, which has the same arguments.
     """
     import polars as pl

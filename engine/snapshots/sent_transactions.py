@@ -51,7 +51,7 @@ def are_fees_indexed(tail: Tail, chain: str, accounts: Sequence[str], block: Blo
 
 
 def fees_of(account_rows: AccountRows, block: Block) -> dict[str, int]:
-    """Return the raw fees that accounts paid, by account.
+    """Return the raw fees of all transactions that accounts sent up to `block`, by account.
 
     Empty if the index has another block at `block`'s height. Accounts that sent nothing have 0.
     """

@@ -198,7 +198,7 @@ class Snapshotter:
         is_replayed: bool,
         with_stakes: bool,
     ) -> Reading:
-        """Read accounts at a block (the state of now if `is_replayed`) and tokens of positions; raises like `take`."""
+        """Read accounts at a block, replayed if `is_replayed`, and tokens of positions; raises like `take`."""
         tokens = index.tokens(extra)
         candidates = self._registry_candidates() if index.may_lack_tokens else frozenset()
         requested = {
@@ -412,8 +412,8 @@ class Snapshotter:
     async def settle_prices(self) -> int:
         """Move stored prices of final blocks to the lake, and delete prices of blocks that left the chain.
 
-        Returns the number of moved prices. If the index does not know the blocks, the headers of MAX_SETTLED_BLOCKS are
-        read at most; prices of the others stay.
+        Returns the number of moved prices. Of blocks that the index does not know, at most MAX_SETTLED_BLOCKS headers
+        are read; prices of the others stay. Raises SourceError if the chain could not be read.
         """
         store = self.store
         if store is None or not await asyncio.to_thread(store.has_waiting):

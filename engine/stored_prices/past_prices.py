@@ -46,8 +46,8 @@ class PastPrices:
     async def prices(self, assets_by_block: Mapping[Block, Iterable[Asset]]) -> tuple[Prices, list[Issue]]:
         """Return the prices of assets by height, and issues about blocks that could not be read.
 
-        Each height has an entry; assets without a price are absent. A block may lack its hash. It takes about one
-        request if all hashes are known, else two; none the second time.
+        Each height has an entry; assets without a price are absent. A block may lack its hash. Prices of final blocks
+        are stored. It takes about one request if all hashes are known, else two; none the second time.
         """
         unknown = {
             block: sorted(set(assets) - self._cache.get(block.height, {}).keys())

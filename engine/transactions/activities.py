@@ -147,7 +147,7 @@ class Activities:
         return permissions
 
     def moved_tokens(self, keys: Sequence[Activity]) -> MovedTokens:
-        """Return the tokens of the rows of some keys; the native coin is left out."""
+        """Return the tokens that moved, with their accounts, or were approved in some keys; no native coin."""
         import polars as pl
 
         chosen, columns = _positions(keys), ["account", "standard", "token"]

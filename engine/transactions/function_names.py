@@ -40,6 +40,11 @@ def load(path: Path, *selectors: Callable[[str], bytes]) -> Functions:
 
 @lru_cache(maxsize=8)
 def _load(version: FileVersion, selectors: Sequence[Callable[[str], bytes]]) -> Functions:
+    """Return the names and types of a file's functions by selector; cached.
+
+    Raises:
+        BadSettings: Functions with one selector have several names or types.
+    """
     path = version.path
     file = msgspec.convert(tomllib.loads(path.read_text()), File)
     functions = Functions({}, {})

@@ -358,6 +358,8 @@ class Statement:
             counterparties[account] = history.counterparties_of(account, listed, rules)
 
     def _context(self, subject: Subject, tokens: Mapping[Asset, Token]) -> RenderContext:
+        """Return what records of a chain are rendered with."""
+
         @cache
         def protocol_of(contract: str) -> ProtocolFacts | None:
             entries = self.registry.of(contract, (subject.key,))

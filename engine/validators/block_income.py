@@ -63,7 +63,8 @@ class BlockIncome:
             blocks: The height of each block by its hash.
 
         Returns:
-            No entry for unreadable blocks. Reading stops after a batch without a readable block.
+            No entry for unreadable blocks, which are not read again for a while. Reading stops after a batch without a
+            readable block.
         """
         now_s = self.clock.monotonic_s()
         unread = [

@@ -98,9 +98,10 @@ class ValidatorRecords:
         )
 
     async def rewards(self, validator: ValidatorId, epochs: Range, window: Window) -> Rows[ValidatorReward]:
-        """Return the reward buckets of a range, earliest first, and the number of all buckets.
+        """Return the reward buckets of a range in `window`, earliest first, and the number of all buckets.
 
-        Empty before activation. Epochs count from the activation up to the last settled one.
+        Empty before activation. Epochs count from the activation up to the last settled one. Execution rewards are
+        unknown if a block cannot be read, or for more than `MAX_BLOCKS` blocks. Errors as of `state`.
 
         Raises:
             NotIndexed: Rewards of the epochs are not indexed.
@@ -204,7 +205,7 @@ class ValidatorRecords:
         return rows, registry.filter(pl.col("epoch") <= end).sort("epoch")
 
     async def withdrawals(self, validator: ValidatorId, window: Window) -> Rows[ValidatorWithdrawal]:
-        """Return the withdrawals of a validator in wei, latest first, and their number.
+        """Return the withdrawals of a validator in wei in `window`, latest first, and the number of all.
 
         Errors as of `state` and NotIndexed.
         """
@@ -226,7 +227,7 @@ class ValidatorRecords:
         )
 
     async def deposits(self, validator: ValidatorId, window: Window) -> Rows[ValidatorDeposit]:
-        """Return the deposits of a validator in wei, latest first, and their number.
+        """Return the deposits of a validator in wei in `window`, latest first, and the number of all.
 
         Errors as of `state` and NotIndexed.
         """

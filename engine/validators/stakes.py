@@ -145,7 +145,7 @@ class Stakes:
         ]
 
     async def _lag_issues(self, beacon: Chain, block: Block) -> list[Issue]:
-        """Return an issue if the index ends long before the block: newer validators are then not looked up."""
+        """Return an issue if the index lacks over MAX_INDEX_LAG settled epochs: newer validators are missing."""
         validators = require_capability(beacon, Capability.VALIDATORS)
         clock, top = await validators.slot_clock(), self.tail.top(beacon.key) or self.tail.anchor(beacon.key)
         indexed = top.height if top is not None else -1

@@ -83,7 +83,7 @@ class HoldingValue:
     decimals: int = 0
 
     def add(self, asset: AssetDocument, value: Decimal | None, *, is_owed: bool = False) -> None:
-        """Add a part of the asset; None if it has no value."""
+        """Add a part of the asset; one with a balance but a `value` of None makes the asset unvalued."""
         raw = raw_balance(asset)
         self.symbol = self.symbol or asset.symbol
         self.decimals = self.decimals if asset.decimal == UNKNOWN else int(asset.decimal)

@@ -21,7 +21,7 @@ class Drawdown(NamedTuple):
 def drawdown(series: Sequence[Point]) -> Drawdown | None:
     """Return the largest fall of the growth of one unit of money; withdrawals by the owner are no fall.
 
-    None with fewer than two points, or if the growth up to a point is not known.
+    Its part is 0 if nothing fell. None with fewer than two points, or if the growth up to a point is not known.
     """
     if len(series) < 2:
         return None

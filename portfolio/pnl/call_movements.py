@@ -179,7 +179,7 @@ class CallMovements:
     problem: str = ""
 
     def add(self, change: CallChange) -> None:
-        """Apply one change."""
+        """Apply one change: add to `traded` and `settlements`, and what it moved to `explained`."""
         if change.kind in ("rent", "cost"):
             self._pay_rent(change)
             return
@@ -250,6 +250,7 @@ class CallMovements:
             self._take(key, position, change, incoming)
 
     def _put(self, key: str, position: Position, change: CallChange, outgoing: Sequence[Side]) -> None:
+        """Put assets into a position: a deposit, or a purchase of units if that is a disposal."""
         position.is_measured = position.is_measured and bool(change.units)
         if self._is_disposal(change):
             position.container.put(change.units or 1, {})

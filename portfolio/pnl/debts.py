@@ -34,7 +34,10 @@ class Debt(NamedTuple):
 
 
 def open_debts(entries: Iterable[Entry]) -> dict[str, Debt]:
-    """Return loans that are not repaid, by asset. A repayment takes an equal part of each loan."""
+    """Return the loans by asset; repaid ones have the quantity 0, overpaid ones are absent.
+
+    A repayment takes an equal part of each loan.
+    """
     debts = dict[str, Debt]()
     for entry in sort_entries(each for each in entries if each.kind in ("borrow", "repay")):
         quantity, value, borrowed = debts.get(entry.asset, Debt())

@@ -46,6 +46,7 @@ def without_gas(
 
 
 def _with_fee(record: TransactionRecord, changes: Sequence[VaultChange]) -> TransactionRecord:
+    """Return a record with its wallet's prepaid gas as fee; unchanged if the wallet sent it or paid none."""
     own_changes = [change for change in changes if change.kind == GAS and change.vault == record.wallet]
     cost = -sum(change.raw for change in own_changes)
     fee = record.fee

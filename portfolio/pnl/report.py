@@ -202,7 +202,10 @@ def document(
 def _values_of(
     gains: Gains, is_trusted: Callable[[str], bool]
 ) -> tuple[defaultdict[str, list[int | None]], defaultdict[str, list[int | None]]]:
-    """Return values of income, disposals and fees, and of disposals by asset; None if unknown."""
+    """Return values of `income`, `closed` (disposals) and `fee`, and disposals by asset; None if unknown.
+
+    Disposals of unsolicited units are left out, and in `closed` those of untrusted assets that do not close.
+    """
     sums: defaultdict[str, list[int | None]] = defaultdict(list)
     closed: defaultdict[str, list[int | None]] = defaultdict(list)
     for gain in gains.gains:
