@@ -32,7 +32,8 @@ def holding_rows(portfolio: Portfolio) -> list[Row]:
 def _holding(cells: Mapping[str, str | None]) -> dict[str, object]:
     """Return the row of an asset: owed values are negative, that of spam is unknown.
 
-    Names that others chose are quoted.
+    Names that others chose are quoted. Keys are `chain`, `protocol`, `side`, `token` (its symbol), `contract`,
+    `balance`, `value`, and `spam` for spam only.
     """
     value = UNKNOWN if cells["spam"] else str(cells["value"])
     if cells["side"] == "owed" and value != UNKNOWN:

@@ -88,7 +88,7 @@ class Tools:
         interval: Literal["day", "week", "month"] = "week",
         detail: bool = False,
     ) -> str:
-        """Value in USD of wallets at 00:00 UTC of days (YYYY-MM-DD), an interval apart; default: the last 30 days."""
+        """Value in USD of wallets at 00:00 UTC of days (YYYY-MM-DD), an interval apart; default: 30 days."""
         system = self._engine.system
         days = days_between(first or None, last or None, interval, today(system.environment.clock))
         accounts = await self._accounts(addresses)
@@ -220,7 +220,7 @@ class Tools:
         return Answer(summary, seen, "complete" if price else "partial", rows).text(detail=detail)
 
     async def reconcile(self, address: str, chain: str = "", detail: bool = False) -> str:
-        """Compare the indexed movements of a wallet with its balances on chain at checkpoints; store the result."""
+        """Compare indexed movements of a wallet with its balances on chain at checkpoints; store the result."""
         engine, accounts = self._engine, await self._accounts([address], chain)
         keys = [chain] if chain else []
 
@@ -287,7 +287,7 @@ class Tools:
         return await accounts_of(self._engine.system, list(names), [chain] if chain else [], lambda text: None)
 
     async def _at(self, chain: str = "") -> dict[str, object]:
-        """Return the newest block of each chain and its age, or the reason why it is not known."""
+        """Return by chain `block` (the newest height) and `ageSeconds`, or `problem` if it cannot be read."""
         system = self._engine.system
         blocks: dict[str, object] = {}
         for each in [system.chain(chain)] if chain else system.account_chains:
@@ -303,7 +303,10 @@ class Tools:
 
 
 def _transaction(each: TransactionDocument) -> Row:
-    """Return a transaction in short; protocols and tokens are named in quotes."""
+    """Return a transaction in short: `time` is in UTC, `feeUsd` is there only if its user sent it.
+
+    Names that others chose are quoted.
+    """
     row: dict[str, object] = {
         "time": f"{datetime.fromtimestamp(int(each.timestamp), UTC):%Y-%m-%d %H:%M:%S}",
         "chain": each.chain.key,

@@ -70,7 +70,11 @@ def add(tx: Transaction, rule: Rule, target: Target, max_rules: int, actor: str 
 
 
 def rule_document(rule: Rule, target: Target | None) -> dict[str, Any]:
-    """Return a rule as one flat document; without a target its three texts are empty."""
+    """Return a rule as one document; without a target its three texts are empty.
+
+    Keys are `id`, `kind`, `subject`, `bound`, `target` (the address), `targetKind`, `targetId`, `chains` (sorted keys),
+    `active` (what the condition holds for), `problem` and `createdAt`.
+    """
     return {
         "id": rule.id,
         "kind": rule.kind,
@@ -87,7 +91,11 @@ def rule_document(rule: Rule, target: Target | None) -> dict[str, Any]:
 
 
 def delivery_document(delivery: Delivery) -> dict[str, Any]:
-    """Return a delivery as one flat document: its state, its last attempt, and the event as decoded JSON."""
+    """Return a delivery as one document: its state, its last attempt, and the event as decoded JSON.
+
+    Keys are `id`, `rule`, `type`, `state`, `attempts`, `status`, `error`, `createdAt`, `attemptedAt` (None before the
+    first attempt) and `event`.
+    """
     return {
         "id": delivery.id,
         "rule": delivery.rule_id,

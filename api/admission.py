@@ -33,7 +33,7 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
     """Admit the request and return the answer of the next steps.
 
     The credits that a read reserves are settled by `edge`. Every refusal is raised: rate limit, entitlement,
-    validation or credits.
+    validation or credits. Headers of the rate limit are added to the answer.
     """
     crowded = _count_running(context)
     # Without a body to read and without a costly error message, rate and credits are one step.

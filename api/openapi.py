@@ -79,7 +79,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 def describe(routes: Sequence[Route], settings: Settings) -> JsonObject:
-    """Return the OpenAPI document of `routes`."""
+    """Return the OpenAPI 3.1 document of `routes`, with the examples of the settings in place of ours."""
     schemas = _Schemas(routes)
     paths: dict[str, JsonObject] = {}
     for route in routes:

@@ -178,6 +178,7 @@ class AsyncSession:
 
         Raises:
             BadRequest: A day or the interval is not valid, or there are too many values.
+            SourceError: A chain cannot be read; days that were read before are stored.
         """
         from chainfolio.engine.history.day_values import DayValues
         from chainfolio.engine.named_accounts import chains_with_past

@@ -209,7 +209,7 @@ class Probe(Protocol):
 
 @lru_cache(16)
 def kind_of(name: str) -> ChainKind:
-    """Return the kind with a name.
+    """Import the kind with a name, register it as used, and return it.
 
     Raises:
         BadSettings: no such kind is installed, several are, or it cannot be used.

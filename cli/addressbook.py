@@ -122,7 +122,10 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _document(entry: Entry, now_us: int) -> dict[str, Any]:
-    """Return an entry for --json; times are UTC texts, null without an end."""
+    """Return an entry for --json: `address`, `label`, `plan`, `expiresAt`, `isPaid`, `ownerAuthorized`.
+
+    `expiresAt` is a UTC text, None without an end.
+    """
     return {
         "address": entry.address,
         "label": entry.label,

@@ -85,7 +85,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the shares and the undecoded contracts, or all of it with --json."""
+    """Read all transactions of an account; print the shares and the undecoded contracts, or --json."""
 
     async def read(system: System) -> tuple[Account, Coverage, Transactions]:
         owner = await account_of(system, options.address, options.chain)
@@ -114,7 +114,11 @@ def coverage_of(system: System, transactions: Iterable[TransactionDocument]) -> 
 
 
 def document(address: str, coverage: Coverage, transactions: Transactions) -> dict[str, Any]:
-    """Return the coverage for --json: USD and shares are decimal text, a share of nothing is null."""
+    """Return the coverage for --json: USD and shares are decimal text, a share of nothing is null.
+
+    Keys are `address`, `share` (by name), `total`, `decoded`, `undecoded` (the heaviest contract first),
+    `completeness` and `issues`.
+    """
     return {
         "address": address,
         "share": {name: None if share is None else text(share) for name, share in shares(coverage)},

@@ -69,7 +69,8 @@ def _version(package: str) -> str:
 async def examine(system: System) -> dict[str, Any]:
     """Return the report for --json: versions, stores, files, protocol packages, chains and endpoints.
 
-    Each has its problem, and faults are not raised. A chain that cannot be built has one endpoint row named `-`.
+    Keys are `versions` (by name), and the lists `stores`, `files`, `protocols`, `unread`, `chains` and `endpoints`.
+    Rows have their problem, and faults are not raised. A chain that cannot be built has one endpoint row named `-`.
     """
     endpoints, chains = [], []
     for key in sorted(system.settings.chains):

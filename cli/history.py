@@ -168,7 +168,10 @@ class _Progress:
 
 
 def _document(values: Sequence[DayValue]) -> list[dict[str, Any]]:
-    """Return the values for --json: days by account, with the part of each chain; unknown values are null."""
+    """Return the values for --json: `address` and `days` of each account; unknown values are null.
+
+    A day has `day`, `value`, `completeness`, `reason`, and `chains` with the part of each chain.
+    """
     days_by_account: dict[str, list[dict[str, Any]]] = {}
     for each in values:
         day, _, value, completeness, reason, _ = each.row

@@ -134,7 +134,11 @@ def _number(options: argparse.Namespace) -> int:
 
 
 def _queued(job: QueuedJob) -> dict[str, Any]:
-    """Return a job of the queue for --json; a failed one is called `parked`."""
+    """Return a job of the queue for --json; a failed one is called `parked`.
+
+    Keys are `job` (its number), `kind`, `chain`, `from`, `to`, `bucket`, `status`, `failures`, `reason`, `notBefore`
+    and `addedAt`; absent values are None.
+    """
     return {
         "job": job.number,
         "kind": job.kind,
@@ -188,7 +192,8 @@ def _configured_jobs(system: System) -> Iterator[tuple[str, str]]:
 def _document(system: System, name: str, chain: str, last: JobRun | None, now: datetime) -> dict[str, Any]:
     """Return one job for --json: its cron text, next run and last run; unknown times are null.
 
-    A job with an empty cron text has no next run.
+    A job with an empty cron text has no next run. Keys are `name`, `chain`, `cron`, `nextRunAt`, `lastRunAt` (its
+    begin), `endedAt`, `durationMs`, `result` and `error`.
     """
     schedule = system.settings.schedule
     cron: str = getattr(schedule, name)

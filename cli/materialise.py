@@ -28,7 +28,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Make derived tables, or all, from stored data without a node, and print the rows of each; returns 0.
 
-    Raises BadRequest for a table that is not derived.
+    Raises BadRequest for a table that is neither decoded from logs nor derived from others.
     """
     keep_freed_memory()
 

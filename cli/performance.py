@@ -126,7 +126,10 @@ def show(performance: PerformanceDocument, *, plot: bool) -> None:
 
 
 def _show_changes(performance: PerformanceDocument) -> None:
-    """Print the parts of the change of value that are not zero, then each unexplained difference."""
+    """Print the parts of the change of value that are not zero, then each unexplained difference.
+
+    Of an unknown change only the reason is printed, and nothing if the report prints its reasons.
+    """
     changes = performance.changes
     if changes.reason and performance.reasons:
         return

@@ -206,7 +206,10 @@ def _cells(rows: pl.DataFrame) -> Iterator[tuple[str, str, str, str, str | None,
 
 
 def _document(rows: pl.DataFrame, missing: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
-    """Return the rows for --json, with what was asked and the accounts without a stored snapshot."""
+    """Return the rows for --json as `values`, the options, and accounts without one as `withoutSnapshot`.
+
+    The options are `chain`, `block`, `from` and `to`.
+    """
     values = [
         {
             "address": account,

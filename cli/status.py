@@ -65,7 +65,10 @@ async def examine(system: System) -> dict[str, Any]:
 
 
 def _growth(system: System) -> dict[str, Any]:
-    """Return the files and the growth of the lake, or a warning if a table cannot be read."""
+    """Return the growth of the lake; no files, None and a `warning` if a table cannot be read.
+
+    Keys are `files` (counts by table), `bytesPerDay`, `freeBytes`, `daysLeft` and `warning`.
+    """
     try:
         trend = disk_trend(system.lake, system.chains)
     except StoreError as error:
@@ -126,7 +129,10 @@ async def _chain(system: System, chain: Chain) -> dict[str, Any]:
 def hints(
     chain: str, datasets: Sequence[Mapping[str, Any]], accounts: Sequence[Mapping[str, Any]], *, is_whole: bool
 ) -> list[str]:
-    """Return the commands that index what is missing, each with its reason; empty if nothing is missing.
+    """Return the commands to run next, each with its reason; empty if nothing is missing.
+
+    They are for missing blocks, for missing data of accounts (SHOWN of them are named), and for a chain that is indexed
+    for accounts and has none.
 
     Args:
         chain: the chain's key.
@@ -164,7 +170,10 @@ def _indexed_ranges(system: System, chain: Chain, dataset: str) -> Spans | None:
 
 
 def _dataset(name: str, indexed_ranges: Spans, expected: Spans) -> dict[str, Any]:
-    """Return the indexed and the missing ranges of a dataset for --json."""
+    """Return a dataset for --json: its name (`dataset`), counts of blocks, and ranges as pairs of heights.
+
+    The counts are `blocks` and `missingBlocks`, the ranges `indexed` and `missing`, both ends included.
+    """
     missing = expected - indexed_ranges
     return {
         "dataset": name,
@@ -178,8 +187,8 @@ def _dataset(name: str, indexed_ranges: Spans, expected: Spans) -> dict[str, Any
 def of_account(system: System, chain: Chain, watch: WatchedAccount) -> dict[str, Any]:
     """Return an account's indexed and missing ranges by dataset, and its unexplained changes.
 
-    With each dataset are the ways in which it was read. Missing is what `watch` asked for: up to its last block, or the
-    newest followed one.
+    Keys are `account`, `datasets` (each with `dataset`, `ways` of reading it, `indexed` and `missing`) and
+    `unexplained`. Missing is what `watch` asked for: up to its last block, or the newest followed one.
     """
     ways_by_dataset: dict[str, list[str]] = {}
     for dataset, source in system.tail.history_methods(chain.key, watch.account):
@@ -211,7 +220,7 @@ def of_account(system: System, chain: Chain, watch: WatchedAccount) -> dict[str,
 
 
 def _reconciled(reconciliation: Reconciliation) -> dict[str, Any]:
-    """Return the result of the last `reconcile` of an account, for --json."""
+    """Return a stored reconciliation for --json: span, block hash, counts by status, and differences."""
     return {
         "account": reconciliation.address,
         "first": reconciliation.first_block,

@@ -39,7 +39,10 @@ def files(system: System) -> list[dict[str, Any]]:
 
 
 def _row(name: str, address: str, check: Callable[[], object]) -> dict[str, Any]:
-    """Return the report row of a store; its problem if `check` raises a typed error or an OSError."""
+    """Return the report row of a store; its problem if `check` raises a typed error or an OSError.
+
+    Keys are `store`, `place` (the address without secrets), `ok`, `problem` and `remedy`.
+    """
     masked_address = address if "://" not in address or address.startswith(SQLITE) else masked(address)
     row = {"store": name, "place": masked_address.removeprefix(SQLITE), "ok": True, "problem": "", "remedy": ""}
     try:

@@ -34,7 +34,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def _add(options: argparse.Namespace) -> int:
-    """Subscribe an account to an address and print until when; BadRequest for a bad description."""
+    """Subscribe an account to an address and print until when.
+
+    Raises BadRequest for a bad address, description or account, Refusal if it is subscribed already.
+    """
     address = read_account(options, options.address).address
     try:
         description = tidy("description", options.description)

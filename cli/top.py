@@ -106,7 +106,11 @@ def parse(text: str) -> Samples:
 
 
 def summarise(before: Mapping[str, Samples], after: Mapping[str, Samples], seconds: float) -> dict[str, Any]:
-    """Return the view of all processes: values of `after`, and rates since `before`."""
+    """Return the view of all processes: values of `after`, and rates since `before`.
+
+    Keys are `processes` (addresses), `seconds`, the lists `chains`, `endpoints`, `operations` and `jobs`, and
+    `creditsPerSecond` by kind.
+    """
     rates, values = _rates(before, after, seconds), _merged(after)
     chains = sorted({dict(labels)["chain"] for labels in values.get("chainfolio_head_block", {})})
     return {
@@ -157,7 +161,7 @@ def _of(samples: Samples, name: str, **labels: str) -> float | None:
 
 
 def _chain(chain: str, values: Samples, rates: Samples) -> dict[str, Any]:
-    """Return the heights of a chain, and the blocks that it indexes in a second."""
+    """Return `head`, `indexed` and `lag` of a chain (0 if unknown), `blocksPerSecond` and `isHalted`."""
     head, indexed = (_of(values, f"chainfolio_{name}_block", chain=chain) or 0.0 for name in ("head", "indexed"))
     return {
         "chain": chain,
@@ -211,7 +215,7 @@ def _operations(rates: Samples) -> Iterator[dict[str, Any]]:
 
 
 def _jobs(values: Samples) -> Iterator[dict[str, Any]]:
-    """Yield the recurring jobs."""
+    """Yield the recurring jobs by name and chain: if they run, if the last run failed, and its seconds."""
     for labels, is_running in sorted(
         values.get("chainfolio_job_running", {}).items(), key=lambda item: sorted(item[0])
     ):

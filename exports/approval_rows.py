@@ -33,7 +33,8 @@ SHEET = (
 def document(address: str, chain: str, allowances: CurrentApprovals) -> dict[str, Any]:
     """Return allowances of tokens and operators of collectibles for --json.
 
-    Amounts are raw and text, USD is decimal text; unknown ones are null.
+    Amounts are raw and text, USD is decimal text; unknown ones are null. Keys are `address`, `chain`, `block` (number
+    and hash), `valueAtRisk` (the sum of known ones), `unpriced` (a count), `approvals`, `operators` and `issues`.
     """
     return {
         "address": address,

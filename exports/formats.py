@@ -159,7 +159,7 @@ async def _write_file(path: Path, format_name: str, data: Dataset, method: str) 
 
 
 def binary_writer(path: Path, format_name: str, data: Dataset) -> Writer:
-    """Return a writer of a format that is not text.
+    """Return a writer of parquet, xlsx or, for any other format, pdf.
 
     Raises:
         MissingDependency: the extra `exports` is not installed.

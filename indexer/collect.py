@@ -238,7 +238,7 @@ class Collector:
             raise errors.exceptions[0] from errors
 
     async def piece(self, span: Span, work: Work) -> None:
-        """Fetch and commit one span, in as many batches as its rows need.
+        """Fetch and commit one span, in as many batches as its rows need; end after one if it is to stop.
 
         Raises:
             OverBudget: The budget is used up; the chunks read so far are committed.

@@ -36,7 +36,7 @@ BYTES_PER_EVENT = 20
 
 
 async def estimate(chain: Chain, work: Sequence[Work], scratch: Path, clock: Clock) -> dict[str, int]:
-    """Return blocks, events, requests, megabytes and seconds of a run.
+    """Return the `blocks`, `events`, `requests`, `megabytes` on disk and `seconds` of a run.
 
     This sends about MAX_REQUESTS requests, or one small sample per kind of work, and writes one commit of the samples
     to a temporary lake below `scratch`.

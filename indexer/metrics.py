@@ -140,7 +140,10 @@ class JobMetrics:
 
 
 def _known_figures(health: EndpointHealth) -> dict[str, float]:
-    """Return the known figures of an endpoint. Unknown ones have no sample, because 0 would be wrong."""
+    """Return an endpoint's `height`, `lag_blocks`, `latency_seconds`, `faults` and `quarantined` (0 or 1).
+
+    Unknown ones are absent, because 0 would be wrong.
+    """
     figures: dict[str, float | None] = {
         "height": health.height,
         "lag_blocks": health.lag_blocks,

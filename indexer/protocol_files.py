@@ -257,7 +257,10 @@ def _add_packages(
     chain_kinds: Sequence[tuple[str, str]],
     operator_keys: Collection[str],
 ) -> tuple[Registry, tuple[Package, ...]]:
-    """Add the files of packages as `add_packages` does."""
+    """Add the files of packages as `add_packages` does; a package whose files are wrong gets a problem.
+
+    Raises BadSettings if a protocol of `same_registry` does not fit the families.
+    """
     registry, packages, kinds = same_registry.value, [each.value for each in same_packages], dict(chain_kinds)
     checked = []
     installed = {family.name: family for package in packages for family in package.families}

@@ -33,7 +33,7 @@ WINDOW_ROWS = 65_536
 
 
 def reprocess(chain: Chain, lake: Lake) -> dict[str, int]:
-    """Decode the tables again that follow from stored logs, and replace them. Return the rows by table.
+    """Decode the tables again that follow from stored logs, and replace them; return row counts by table.
 
     Logs may move between tables. Nothing is read from nodes; the logs are replaced first, and only if they change.
     """

@@ -161,7 +161,10 @@ class JobSchedule:
         job.running = asyncio.create_task(self._run(job), name=job.task.label)
 
     async def _run(self, job: Job) -> None:
-        """Run a job once; any error is logged, and kept until a run succeeds."""
+        """Run a job once and record its begin and end; any error is logged, and kept until a run succeeds.
+
+        Only a cancellation is raised.
+        """
         began_s, job.began_us, job.is_ended = self.clock.monotonic_s(), self.clock.now_us(), False
         await self._record(job)
         try:

@@ -88,7 +88,7 @@ class LocalStorage:
         return current.exists() and not following.exists()
 
     def sync_commits(self, table: str, before: int) -> None:
-        """Force all commits after version `before` to the disk."""
+        """Force all commits after version `before`, their checkpoints and the log's folder to the disk."""
         log = self._log(table)
         version = before + 1
         while (entry := log / f"{version:020}.json").exists():

@@ -57,6 +57,9 @@ async def _endpoint(
 ) -> dict[str, Any]:
     """Return a row about an endpoint; a failure is in it and is not raised. Quarantined ones are not read.
 
+    Keys are `endpoint`, `ok`, `problem`, `quarantined`, `evidence` and `unproven`, and unless it is quarantined
+    `faults`. If it was read also `latencyMs`, `head`, `final`, `headAgeS` and the columns of `abilities`.
+
     Args:
         pool: Its pool.
         endpoint: The endpoint.

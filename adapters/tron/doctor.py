@@ -17,6 +17,8 @@ ANY_ACCOUNT = "T9yD14Nj9j7xAB4dbGeiX9h8unkKHxuWwb"
 async def examine(node: Node, *, trongrid: bool) -> list[dict[str, Any]]:
     """Return one row per endpoint, in the order of the settings. Errors are part of the rows.
 
+    Columns of Tron are `tokens`, `accountLists` and `oldBlocks`: True if the endpoint serves them.
+
     Args:
         node: The endpoints.
         trongrid: Try the lists of accounts, which only TronGrid serves.
