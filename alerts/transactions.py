@@ -155,6 +155,7 @@ def _assets(assets: Sequence[TransactionAssetDocument]) -> list[dict[str, str]]:
 
 
 def _asset(asset: TransactionAssetDocument) -> dict[str, str]:
+    """Return an asset for the body of an event: its symbol is cut to 80 characters."""
     return {
         "symbol": asset.symbol[:80],
         "asset": asset.chain_contract,

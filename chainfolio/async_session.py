@@ -376,6 +376,8 @@ async def _accounts(engine: Engine, names: Addresses, chains: Sequence[str] = ()
 def _settings(path: Path) -> Settings:
     """Load the settings of a file, of a folder with a settings file, or of the one next to a data folder.
 
+    A data folder without that file has default settings.
+
     Raises:
         BadSettings: the folder has neither settings nor data, or the settings have a mistake.
     """

@@ -33,6 +33,8 @@ NOT_SETTINGS = ("CHAINFOLIO_CONFIG", "CHAINFOLIO_KEY", "CHAINFOLIO_LOCALCHAIN_HO
 def load(path: Path | None, env: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings in a file (None: all defaults), overridden by the environment.
 
+    Values `env:NAME` are read from the environment, and relative paths are those from the folder of the file.
+
     Raises:
         BadSettings: names the key and the file with a mistake.
     """

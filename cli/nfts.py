@@ -17,7 +17,7 @@ COLUMNS = (Column("number"), Column("name"), Column("balance", "number"), Column
 
 
 def show_nfts(documents: Sequence[Portfolio], *, spam: bool) -> None:
-    """Print the collectibles of portfolios; collections that are taken for spam only if `spam` is True."""
+    """Print the collectibles of portfolios; of spam only the number of collections, unless `spam` is True."""
     collections = [
         (document.address, each)
         for document in documents

@@ -62,7 +62,8 @@ def run(options: argparse.Namespace) -> int:
     A note on standard error says if --limit cut rows off. The exit code is 0.
 
     Raises:
-        BadRequest: for a limit out of range.
+        BadRequest: for a limit or a time out of range, and for a wrong query.
+        CorruptFile: A file of a queried table does not match its checksums.
     """
     if options.limit < 0 or options.seconds < 1:
         raise BadRequest("query", "--limit is at least 0 (all rows), --seconds at least 1")

@@ -246,6 +246,7 @@ class _Ledger:
         """Yield what makes the ledger equal to what wallets hold now, then the assertions that it is equal.
 
         Units of an asset that is gone are flagged. A comment names units that wallets may still hold, but do not show.
+        Without portfolios nothing is yielded.
         """
         for (account, asset), units in sorted(self._books.units.items()):
             if not units or account == STAKED or (account, asset) in self._held or self._gone is None:

@@ -58,8 +58,11 @@ async def estimate(
     figures lie between each of them divided by `factor` and multiplied by it. `sampled` has `blocks` and `requests` of
     the samples, `unread` the datasets that no node has.
 
+    Args:
+        max_requests: The most requests for samples; None for MAX_REQUESTS.
+
     Raises:
-        OverBudget: The samples need more than `max_requests` requests.
+        OverBudget: They do not suffice for one sample of each work.
     """
     budget, total = Budget(max_requests=max_requests or MAX_REQUESTS), Counter[str]()
     sampled, factor, unread = 0, MIN_FACTOR, set[str]()

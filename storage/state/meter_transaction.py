@@ -204,6 +204,7 @@ class MeterTransaction:
         return Admission(True, request.limit, remaining, reset_us, now_us, reservation)
 
     def _reserve(self, account_id: str, amount: int, memo: str) -> Reservation:
+        """Reserve credits, which the account must have; with `one_by_one` write its row now, else at the end."""
         reservation = Reservation(account_id, self.ids.pop(), amount, memo)
         self.balances[account_id].move("reserve", amount)
         row = ledger.entry(account_id, self.at_us, "reserve", amount, reservation.call_id, memo)
