@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from chainfolio.engine.service import Engine
 
 MAX_NAME: Final = 100
-GWEI_PLACES: Final = 18
 
 
 async def validator_answer(engine: Engine, identifier: str) -> Answer:
