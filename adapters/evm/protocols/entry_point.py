@@ -30,7 +30,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
     """Return what operations cost the deposits of wallets, one change for each; none if a paymaster paid.
 
-    Source: `UserOperationEvent` of `IEntryPoint`, the same in releases 0.6 and 0.7.
+    Source: `UserOperationEvent` of `IEntryPoint`, the same in releases 0.6 to 0.9.
     """
     return [
         VaultChange("gas", log.contract, "0x" + log.topics[2][-40:], None, "", -int.from_bytes(log.data[COST], "big"))
