@@ -50,7 +50,7 @@ class Contract:
     address: str
     symbol: str = ""
     balance: int = 0  # of the wallet of a test in its token, after the steps so far
-    answers: dict[str, int] = field(default_factory=dict)  # other results than 0, by function
+    answers: dict[str, int | tuple[int, ...]] = field(default_factory=dict)  # words other than 0, by function
 
     def act(self, me: Wallet, signature: str, *args: Any, steps: Sequence[Step], value: int = 0) -> dict[str, int]:
         """Let a wallet call a function that makes these steps, and return what it moved."""
@@ -114,7 +114,9 @@ class Contract:
             selector("decimals()"): words(["uint8"], 18),
             selector("symbol()"): words(["uint256", "uint256", "bytes32"], 32, len(self.symbol), self.symbol.encode()),
         }
-        answers |= {selector(name): words(["uint256"], raw) for name, raw in self.answers.items()}
+        for name, answer in self.answers.items():
+            numbers = (answer,) if isinstance(answer, int) else answer
+            answers[selector(name)] = words(["uint256"] * len(numbers), *numbers)
         code = _program(chosen, steps, answers)
         self.world.node.rpc("anvil_setCode", self.address, "0x" + code.hex())
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 
 import pytest
 
 from chainfolio.localchain.deploy import WAD
-from chainfolio.localchain.evm import topic, topic_of
+from chainfolio.localchain.evm import topic, topic_of, tx
 from tests.gains.conftest import World, assert_equal
 from tests.gains.ledger import ETH, Wallet
 from tests.gains.scripted import Call, Contract, Log, Step, approve, contract
+from tests.gains.test_given_shares import assert_known
 
 pytestmark = pytest.mark.node
 USDC = 10**6
@@ -106,3 +108,31 @@ def test_a_loan_is_no_gain_and_its_interest_is_a_fee(stage: World, euler: Euler)
     assert vault.act(me, REDEEM, 7 * WAD, address, address, steps=steps) == {ETH: 8 * WAD}
     report, _ = stage.read(me)
     assert_equal(report, me)
+
+
+def test_gift_into_a_second_vault_of_the_asset_is_no_growth_of_the_deposit(stage: World) -> None:
+    evc, factory, first, second = contract(stage), contract(stage), contract(stage, "eA"), contract(stage, "eB")
+    euler = Euler(evc, first, first, first)
+    stage.files["euler_v2"] = FILE.format(evc.address, factory.address)
+    me, stranger, usdc = stage.wallet(USDC=50_000 * USDC), stage.wallet(USDC=9_000 * USDC), stage.contract("USDC")
+    deposited, gift, growth = 20_000 * USDC, 5_000 * USDC, 500 * USDC
+    factory.answers["isProxy(address)"] = 1
+    evc.answers |= dict.fromkeys(("getCollaterals(address)", "getControllers(address)"), (32, 0))
+    factory.note()
+    for vault, worth in ((first, deposited + growth), (second, gift)):
+        vault.answers |= {"asset()": int(usdc, 16), "convertToAssets(uint256)": worth}
+        approve(me, vault, "USDC")
+    small = 100 * USDC
+    steps = [euler.connected(me, second), *euler.lent(me, second, "USDC", small, small)]
+    second.act(me, DEPOSIT, small, me.address, steps=steps)
+    steps = [euler.connected(me, second), second.pay(me, "USDC", small), second.burn(me, small)]
+    second.act(me, REDEEM, small, me.address, me.address, steps=steps)
+    steps = [euler.connected(me, first), *euler.lent(me, first, "USDC", deposited, deposited)]
+    assert first.act(me, DEPOSIT, deposited, me.address, steps=steps) == {"USDC": -deposited}
+    approve(stranger, second, "USDC")
+    second.script(DEPOSIT, [second.take(stranger, "USDC", gift), second.issue(me, gift)])
+    stage.node.settle([tx(stranger.address, second.address, DEPOSIT, gift, me.address, gas=1_000_000)])
+    assert_known(stage, me, open_usd=500)
+    (chain,) = stage.portfolio(me).asset_by_protocols["euler_v2"].chains.values()
+    positions = chain.protocol_positions["LENDING"].protocol_positions
+    assert sorted(Decimal(part.balance) for each in positions for part in each.supply_assets) == [5_000, 20_500]

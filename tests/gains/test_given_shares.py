@@ -36,8 +36,11 @@ def give(world: World, giver: Wallet, me: Wallet, share: str, raw: int) -> None:
     world.node.settle([tx(giver.address, share, TRANSFER, me.address, raw)])
 
 
-def assert_known(world: World, me: Wallet) -> None:
-    """The wallet's gains are those of its ledger, beside units in no sum, also in its portfolio."""
+def assert_known(world: World, me: Wallet, open_usd: int = 0) -> None:
+    """The wallet's gains are those of its ledger, beside units in no sum, also in its portfolio.
+
+    No price has changed: `open_usd` is what deposits earned.
+    """
     report, _ = world.read(me)
     assert report.unknown.keys() <= {UNASKED}, report.unknown
     assert {each.symbol for each in report.unexplained if each.place == "protocols"} == set()
@@ -45,8 +48,8 @@ def assert_known(world: World, me: Wallet) -> None:
     for name, expected in (("total_cost_basis", me.ledger.cost), ("closed_pnl", me.ledger.closed)):
         assert Decimal(getattr(report, name)).quantize(Decimal("0.01")) == round(Decimal(float(expected)), 2), name
         assert Decimal(getattr(portfolio, name)).quantize(Decimal("0.01")) == round(Decimal(float(expected)), 2), name
-    assert abs(Decimal(report.open_pnl)) < Decimal("0.01"), "no price has changed"
-    assert abs(Decimal(portfolio.open_pnl)) < Decimal("0.01")
+    assert abs(Decimal(report.open_pnl) - open_usd) < Decimal("0.01")
+    assert abs(Decimal(portfolio.open_pnl) - open_usd) < Decimal("0.01")
 
 
 @pytest.fixture

@@ -213,6 +213,19 @@ def test_a_token_that_only_claims_to_be_a_market_is_none() -> None:
     assert result.unknown == ""
 
 
+def test_a_second_market_of_an_asset_has_a_position_of_its_own() -> None:
+    second = "0x" + "52" * 20
+    says = {(second if part == MARKET else part, *rest): value for (part, *rest), value in HEALTHY.items()}
+    says |= {(COMPTROLLER, "markets", second): (True, WAD // 2), (second, "balanceOfUnderlying"): 70}
+    met = ProtocolMatch(ME, COMPTROLLER, answer=COMPTROLLER, tokens=(MARKET, second))
+    both = decode(position, met, says={**says, **HEALTHY})
+    parts = {each.replaces: (each.supplied, bool(each.borrowed), each.health is None) for each in both}
+    assert parts == {
+        (MARKET,): ((TokenAmount(ASSET, 500),), True, False),
+        (second,): ((TokenAmount(ASSET, 70),), False, True),
+    }
+
+
 def test_a_market_that_cannot_add_up_its_interest_says_what_it_last_did() -> None:
     silent = {key: value for key, value in HEALTHY.items() if key[1] != "borrowBalanceCurrent"}
     result = decode(position, MET, says=silent)

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from chainfolio import amounts
 from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, ReadError, Token
+from chainfolio.adapters.evm.protocols.separate_shares import separate_shares
 from chainfolio.adapters.evm.reads import Call, NativeBalance, Read, balance_of
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.protocols import DecodedPosition, TokenAmount, UnlistedShare, UnverifiedShare
@@ -46,6 +47,8 @@ class Market:
 def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode the markets that an account entered or whose tokens it touched as one position with interest.
 
+    Further markets of the same asset have positions of their own (`separate_shares`).
+
     If a market refuses to count the newest interest, the stored amounts count, and that is reported as unknown. Rewards
     are read if the protocol's file names their functions: `reward`, the call that returns the token, and `rewards`, the
     word with which the comptroller's functions begin ("comp", "venus").
@@ -73,7 +76,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     market_health = None if unknown else health(markets)
     rewards = (yield from _rewards(match, lending, borrowing)) if "rewards" in match.options else ()
     unknown += ["what it earned beside interest"] * (rewards is None)
-    return DecodedPosition(
+    decoded = DecodedPosition(
         "LENDING",
         supplied=tuple(TokenAmount(market.asset, market.supplied) for market in markets),
         borrowed=tuple(TokenAmount(market.asset, market.borrowed) for market in markets),
@@ -85,6 +88,8 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         replaces=tuple(market.token for market in markets),
         unverified=_fork_problem(match, lending, cash) if match.is_fork else "",
     )
+    first, *further = separate_shares(decoded)
+    return [first, *further] if further else first
 
 
 def _cash(asset: str, market: str) -> Read:

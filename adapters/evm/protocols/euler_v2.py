@@ -16,6 +16,7 @@ from chainfolio.adapters.evm.positions.token_transfers import (
     token_of_amount,
     token_transfers,
 )
+from chainfolio.adapters.evm.protocols.separate_shares import separate_shares
 from chainfolio.adapters.evm.reads import AbiValue, Call
 from chainfolio.position_changes import EventLog, VaultChange
 from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
@@ -39,9 +40,10 @@ class Holding:
     debt: int | None = None
 
 
-def position(match: ProtocolMatch) -> DecoderPlan:
+def positions(match: ProtocolMatch) -> DecoderPlan:
     """Return one position for each account of the owner that the connector's events name.
 
+    The owner's own address has another one for each further vault of the same asset (`separate_shares`).
     The vaults are those that the connector says are collateral or hold the debt, and those that the owner called for
     the account. A vault that refuses hides neither the account's other vaults nor other accounts.
     """
@@ -68,10 +70,12 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         MayRefuse(Call(h.vault, "accountLiquidity(address,bool)(uint256,uint256)", (h.account, True))) for h in owing
     ]
     health = {holding.account: _health(pair) for holding, pair in zip(owing, liquidity, strict=True)}
-    return [
-        _position(account, [h for h in holdings if h.account == account], health.get(account), account == main)
-        for account in accounts
-    ]
+    decoded: list[DecodedPosition] = []
+    for account in accounts:
+        of_account = [holding for holding in holdings if holding.account == account]
+        position = _position(account, of_account, health.get(account), account == main)
+        decoded += separate_shares(position) if position.replaces else [position]
+    return decoded
 
 
 def _holdings(match: ProtocolMatch, pairs: Sequence[tuple[str, str]]) -> DecoderPlan:
@@ -182,7 +186,7 @@ FAMILY = Family(
             values=(2, 3),
         ),
     ),
-    position=position,
+    position=positions,
     roles=("factory",),
     vault_changes=vault_changes,
     calls=(
