@@ -48,17 +48,18 @@ class VaultChange:
     Attributes:
         kind: A loan against collateral, savings, or the gas that an operation of a contract wallet paid. `balance` is
             a token that was burnt for a balance in the core contract, or minted for one: a loan or savings, by what
-            the wallet did before.
+            the wallet did before. `share` is a share of a pool that its vault swapped for another asset.
         contract: The core contract, which a protocol file names.
-        vault: The vault, the contract that holds the savings, or the wallet whose deposit paid.
+        vault: The vault, the contract that holds the savings, the pool, or the wallet whose deposit paid.
         collateral: Collateral that went in, times 10^18; negative if it came out. None if the logs do not tell it: what
             else the wallet moved counts.
-        token: The token that is borrowed or saved; empty if only collateral changed.
-        raw: How much of it was created or lent in this transaction; negative if more was destroyed or repaid.
+        token: The token that is borrowed or saved, or the share; empty if only collateral changed.
+        raw: How much of it was created, lent or swapped for in this transaction; negative if more was destroyed, repaid
+            or swapped away.
         holder: The contract for which other contracts hold the collateral; empty if it lies where it was sent.
     """
 
-    kind: Literal["loan", "savings", "balance", "gas"]
+    kind: Literal["loan", "savings", "balance", "gas", "share"]
     contract: str
     vault: str
     collateral: int | None
@@ -104,6 +105,7 @@ class CallChange:
         span: The bins of a new position, or those from which a part was removed.
         is_pool: The position exchanges its assets.
         holder: The owner of a new account, or of the position that needs it; empty for an account that existed before.
+        needed_by: The position that needs the account of a `rent`; empty for other accounts.
     """
 
     kind: CallKind
@@ -115,3 +117,4 @@ class CallChange:
     span: tuple[int, int] | None = None
     is_pool: bool = False
     holder: str = ""
+    needed_by: str = ""

@@ -38,8 +38,9 @@ from chainfolio.portfolio.pnl.closing import (
 from chainfolio.portfolio.pnl.entries import AssetFacts, Entry
 from chainfolio.portfolio.pnl.gains import Gains
 from chainfolio.portfolio.pnl.methods import POOLED, gains_of
-from chainfolio.portfolio.pnl.operations import with_operation_fees, without_gas
+from chainfolio.portfolio.pnl.operations import loans_and_savings, with_operation_fees
 from chainfolio.portfolio.pnl.own_transfers import match_transfers
+from chainfolio.portfolio.pnl.pool_shares import typed_by_pools
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import PnlDocument, document
@@ -185,9 +186,9 @@ async def all_records(
     changes, vaults = await position_changes(source.system, records), await vault_changes(source.system, records)
     changes |= await call_changes(source.system, records)
     treatment = _treatment(source, chains, request, page.strengths, page.document.issues)
-    typed, unread = typed_by_vaults(
-        with_operation_fees(records, vaults), without_gas(vaults), {account.address for account in accounts}, treatment
-    )
+    own_wallets = {account.address for account in accounts}
+    records = typed_by_pools(with_operation_fees(records, vaults), vaults, own_wallets, treatment)
+    typed, unread = typed_by_vaults(records, loans_and_savings(vaults), own_wallets, treatment)
     changes |= dict.fromkeys(unread)
     is_complete = page.document.completeness == "complete"
     return AccountRecords(typed, changes, page.document.issues, is_complete, page.strengths)

@@ -14,6 +14,7 @@ import msgspec
 from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.pnl.containers import Containers
 from chainfolio.portfolio.pnl.entries import Kind, decimal, money
+from chainfolio.portfolio.pnl.pool_shares import SHARE
 from chainfolio.portfolio.pnl.record_rows import RecordRows, money_of
 from chainfolio.portfolio.pnl.trade_value import Side
 from chainfolio.portfolio.pnl.transaction_records import MovedAsset, TransactionRecord
@@ -34,12 +35,12 @@ def with_operation_fees(
     return [_with_fee(record, changes.get(record.key) or ()) for record in records]
 
 
-def without_gas(
+def loans_and_savings(
     changes: Mapping[tuple[str, str], Sequence[VaultChange] | None],
 ) -> dict[tuple[str, str], Sequence[VaultChange] | None]:
-    """Return the changes of vaults alone, by chain and transaction; transactions without any are left out."""
+    """Return changes without gas and shares of pools, by chain and hash; transactions without any are left out."""
     of_vaults = {
-        key: None if each is None else [change for change in each if change.kind != GAS]
+        key: None if each is None else [change for change in each if change.kind not in (GAS, SHARE)]
         for key, each in changes.items()
     }
     return {key: each for key, each in of_vaults.items() if each or not changes[key]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -131,6 +132,48 @@ def test_shares_of_a_stable_pool_are_a_container(world: World, contracts: Balanc
     liquidity.exit(liquidity.shares, all_tokens)
     report, _ = world.read(liquidity.me)
     assert_equal(report, liquidity.me)
+
+
+def swap(liquidity: Liquidity, sold: str, bought: str, raw: int) -> dict[str, int]:
+    """Let the wallet swap in the vault, where shares of a composable pool are among its tokens."""
+    me, vault = liquidity.me.address, liquidity.contracts.vault
+    number = liquidity.world.node.call(liquidity.pool, "getPoolId()(bytes32)")
+    single, funds = (number, 0, sold, bought, raw, b""), (me, False, me, False)
+    approval = tx(me, sold, "approve(address,uint256)", vault, MAX)
+    return liquidity.me.do(approval, tx(me, vault, SWAP, single, funds, 0, FOREVER, gas=GAS))
+
+
+@pytest.fixture
+def with_file(world: World, contracts: Balancer) -> Iterator[World]:
+    """The chain with the file of the protocol."""
+    world.files["balancer"] = contracts.file
+    yield world
+    world.files.clear()
+
+
+def test_swaps_for_shares_of_a_composable_pool_keep_lots(with_file: World, contracts: Balancer) -> None:
+    world, pool = with_file, contracts.pools["composable"]
+    me = world.wallet(DAI=50_000 * 10**18, USDC=50_000 * 10**6)
+    liquidity = Liquidity(world, contracts, me, pool)
+    usdc, dai = world.contract("USDC"), world.contract("DAI")
+    set_price(world.node, world.deployment, "USDC", 99_000_000)
+    for token, symbol, raw in ((usdc, "USDC", 6_000 * 10**6), (dai, "DAI", 9_000 * 10**18)):
+        assert swap(liquidity, token, pool, raw) == {symbol: -raw}
+        liquidity.deposits[symbol] = raw
+    set_price(world.node, world.deployment, "USDC", 10**8)
+    report, records = world.read(me)
+    assert (report.unknown, report.unexplained, report.closed_pnl, report.income) == ({}, (), "0", "0")
+    assert [each.type for each in records][-3::2] == ["SWAP"] * 2
+    swap_by_others(world, contracts, pool, ("USDC", "DAI"), 50_000 * 10**6)
+    shares = liquidity.shares
+    went_in = {symbol: raw * (shares // 4) // shares for symbol, raw in liquidity.deposits.items()}
+    liquidity.deposits = {symbol: raw - went_in[symbol] for symbol, raw in liquidity.deposits.items()}
+    me.withdraw(went_in, swap(liquidity, pool, usdc, shares // 4))
+    liquidity.exit(liquidity.shares // 3, EXIT_COMPOSABLE)
+    me.withdraw(liquidity.deposits, swap(liquidity, pool, dai, liquidity.shares))
+    assert not liquidity.shares
+    report, _ = world.read(me)
+    assert_equal(report, me)
 
 
 def test_a_lock_of_shares_keeps_their_lots(world: World, contracts: Balancer) -> None:

@@ -6,9 +6,11 @@ account by its own action, and if the pool's tokens in the vault are enough for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Final
 
+from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.price_guard import Reserves, guard_reserves, reserves
 from chainfolio.adapters.evm.positions.rules import (
     AtEarlierBlock,
@@ -21,11 +23,14 @@ from chainfolio.adapters.evm.positions.rules import (
     is_backed,
 )
 from chainfolio.adapters.evm.reads import Call, balance_of
+from chainfolio.position_changes import EventLog, VaultChange
 from chainfolio.protocols import AnnotatedShare, TokenAmount, TypedCalls, UnlistedShare, UnverifiedShare
 
 # The kind of exit that pays a part of each token: in most pools, and in those whose own shares are among the tokens.
 TOKENS_OUT, ALL_TOKENS_OUT = 1, 2
 ONE = 10**18
+SWAPPED: Final = parse_event("Swap(bytes32 indexed, address indexed, address indexed, uint256, uint256)").topic
+POOL: Final = slice(2, 42)  # of the id of a pool: its address
 NOT_COVERED = "what lies in the vault for the pool does not cover what it promises for all its shares"
 POOL_TOKENS = "getPoolTokens(bytes32)(address[],uint256[],uint256)"
 QUERY_EXIT = "queryExit(bytes32,address,address,uint256[],uint256,uint256,bytes)(uint256,uint256[])"
@@ -145,6 +150,24 @@ def _recovery_exit(
     return raw, [0 if token == pool else balance * part // ONE for token, balance in zip(tokens, balances, strict=True)]
 
 
+def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
+    """Return the shares of composable pools that the vault of the file swapped, one change for each swap.
+
+    Such a pool has its own share among its tokens: a swap for it adds liquidity. A swap of shares in another pool is a
+    trade, and has no change.
+    """
+    changes: list[VaultChange] = []
+    for log in logs:
+        if log.contract not in contracts.get("vault", ()) or log.topics[:1] != (SWAPPED,) or len(log.topics) != 4:
+            continue
+        pool, (sold, bought) = "0x" + log.topics[1][POOL], ("0x" + each[-40:] for each in log.topics[2:])
+        raw_in, raw_out = (int.from_bytes(log.data[at : at + 32], "big") for at in (0, 32))
+        if pool in (sold, bought):
+            raw = raw_out if pool == bought else -raw_in
+            changes.append(VaultChange("share", log.contract, pool, None, pool, raw))
+    return changes
+
+
 FAMILY = Family(
     "balancer_v2",
     rules=(Token(role="vault", question="getVault()(address)"),),
@@ -155,4 +178,5 @@ FAMILY = Family(
         TypedCalls("ADDLIQUIDITY", "issued", (), ("vault",)),
         TypedCalls("REMOVELIQUIDITY", "redeemed", (), ("vault",)),
     ),
+    vault_changes=vault_changes,
 )
