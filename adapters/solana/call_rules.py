@@ -59,6 +59,13 @@ class CallRule(NamedTuple):
 Rules = Mapping[bytes, CallRule]  # by the first bytes of the instruction's data, which have one length
 
 
+class _PositionAccount(NamedTuple):
+    """The position that needs an account, and its owner, which is empty if the payer has the position."""
+
+    owner: str
+    position: str
+
+
 def by_name(**rules: CallRule) -> Rules:
     """Return rules by discriminators of Anchor: the SHA-256 of `global:` and the instruction's name."""
     return {
@@ -86,7 +93,7 @@ class CallReader:
         if self.transaction.calls is None:
             return CallChange("unread", ""), *self._unclear_changes(self.transaction.accounts)
         changes: list[CallChange] = []
-        kept: dict[str, str] = {}
+        kept: dict[str, _PositionAccount] = {}
         for call in self.transaction.calls:
             rule = self._rule(call)
             if rule is None:
@@ -95,7 +102,8 @@ class CallReader:
                 changes += self._unclear(call) if call.movements else ()
             elif rule.kind != TRADE:
                 owner = "" if rule.owner is None else call.accounts[rule.owner]
-                kept |= {call.accounts[each]: owner for each in rule.accounts}
+                position = "" if rule.position is None else self._position(call.accounts[rule.position])
+                kept |= {call.accounts[each]: _PositionAccount(owner, position) for each in rule.accounts}
                 changes += self._of_call(call, rule)
         return (*changes, *self._rents(kept))
 
@@ -181,30 +189,33 @@ class CallReader:
         for each in call.movements:
             if each.mint == NATIVE and each.raw and not self._is_rent(each):
                 kind: CallKind = "rent" if each.target == grown else "cost"
-                yield CallChange(kind, each.target if kind == "rent" else position, each.source, (("", -each.raw),))
+                account, needed_by = (each.target, position) if kind == "rent" else (position, "")
+                yield CallChange(kind, account, each.source, (("", -each.raw),), needed_by=needed_by)
 
     def _position(self, account: str) -> str:
         """Return the NFT of a token account, or the account itself."""
         return self.transaction.holders[account][1] if account in self.transaction.holders else account
 
-    def _rents(self, kept: Mapping[str, str]) -> Iterator[CallChange]:
+    def _rents(self, kept: Mapping[str, _PositionAccount]) -> Iterator[CallChange]:
         """Yield the lamports of closed accounts, then of new ones: an account may be closed and created again.
 
         What a token account or an account of a position needs comes back when it is closed. Accounts of other programs,
         such as stakes, are left out.
 
         Args:
-            kept: The owners of positions, by their accounts; empty if the payer has the position.
+            kept: The positions of accounts.
         """
         for account, (raw, recipient) in sorted(self.transaction.closed.items()):
             if raw:
                 yield CallChange("rent", account, recipient, (("", raw),))
         for each in self.transaction.funded:
             if self._is_of_programs(each.program):
-                holder = self.transaction.holders.get(each.account, ("", ""))[0]
-                holder = (kept[each.account] or each.payer) if each.account in kept else holder
+                holder, needed_by = self.transaction.holders.get(each.account, ("", ""))[0], ""
+                if each.account in kept:
+                    holder, needed_by = kept[each.account].owner or each.payer, kept[each.account].position
                 kind: CallKind = "rent" if holder else "cost"
-                yield CallChange(kind, each.account, each.payer, (("", -each.lamports),), holder=holder)
+                paid = (("", -each.lamports),)
+                yield CallChange(kind, each.account, each.payer, paid, holder=holder, needed_by=needed_by)
 
 
 def _number(content: bytes, at: int | None, size: int) -> int | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
     from chainfolio.protocols import InstalledProtocol
 
-STORED: Final = "/calls/2/"  # after the hash, before a digest of the programs and of their instructions
+STORED: Final = "/calls/3/"  # after the hash, before a digest of the programs and of their instructions
 CallChanges = dict[tuple[str, str], tuple[CallChange, ...] | None]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from chainfolio.portfolio.pnl.containers import Containers, settle
+from chainfolio.portfolio.pnl.containers import Containers, Rent, settle
 from chainfolio.portfolio.pnl.position_changes import Movement, Position
 from chainfolio.portfolio.pnl.trade_value import Side, leave_unexplained
 from chainfolio.position_changes import CallChange, PositionChange
@@ -213,12 +213,13 @@ class CallMovements:
         """
         (mint, raw), account = change.moved[0], change.position
         asset, rents = self.asset_of(mint), self.containers.rents
-        _, prepaid = rents.get((asset, account), ("", 0))
+        _, prepaid, position = rents.get((asset, account), Rent(self.wallet, 0, ""))
         if raw < 0:
             self.explained[asset] = self.explained.get(asset, 0) + raw
             is_held = change.kind == "rent" and (prepaid > 0 or change.holder in self.own_wallets)
             self.settlements.append(("deposit" if is_held else "fee", self.value_at(asset, -raw)))
-            rents |= {(asset, account): (self.wallet, prepaid - raw)} if is_held else {}
+            position = f"{self.chain}:{change.needed_by}" if change.needed_by else position
+            rents |= {(asset, account): Rent(self.wallet, prepaid - raw, position)} if is_held else {}
         elif prepaid and (change.owner == self.wallet or change.owner not in self.own_wallets):
             del rents[asset, account]
             self.settlements.append(("withdraw", Side(asset, prepaid, None)))
@@ -279,10 +280,10 @@ class CallMovements:
             self.settlements += settle(contents, incoming, self.trade_value, is_pool=change.is_pool)
 
     def _units(self, key: str, position: Position, change: CallChange) -> int | None:
-        """Return the units that a change removes; None if they are not known.
+        """Return the removed units; None if they are not known.
 
         A position of bins counts ten-thousandths: the same part of each bin leaves with them. One that is sold for its
-        liquidity has one unit, of which no part can be sold.
+        liquidity has one unit, which cannot be sold in parts.
         """
         container = position.container
         if change.part == WHOLE and change.span is None:

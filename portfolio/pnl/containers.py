@@ -65,6 +65,17 @@ class Redemption(NamedTuple):
     part: Fraction
 
 
+class Rent(NamedTuple):
+    """The coins of an open account, the wallet that paid them, and the position that needs the account.
+
+    `position` is empty if no position needs it.
+    """
+
+    wallet: str
+    raw: int
+    position: str
+
+
 @dataclass(slots=True)
 class Containers:
     """The containers of an account so far, by the key of their share.
@@ -82,7 +93,7 @@ class Containers:
         by_share: What went into positions, by the key of their share.
         waiting: What burnt shares stood for that did not pay yet, by the key of the share's contract and asset.
         waiting_units: How many burnt shares did not pay yet, by the same key.
-        rents: Coins that accounts need while they are open, with the wallet that paid, by asset and account.
+        rents: Coins that accounts need while they are open, by asset and account.
     """
 
     assets: set[str] = field(default_factory=set)
@@ -96,7 +107,7 @@ class Containers:
     by_share: dict[str, Container] = field(default_factory=dict)
     waiting: dict[str, dict[str, int]] = field(default_factory=dict)
     waiting_units: dict[str, int] = field(default_factory=dict)
-    rents: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
+    rents: dict[tuple[str, str], Rent] = field(default_factory=dict)
 
     def add(self, entries: Iterable[Entry], type_: str, contract: str) -> None:
         """Add the entries of one transaction that called a contract, by the key it has as an asset.
@@ -159,6 +170,18 @@ class Containers:
         for container in self.by_share.values():
             if container.units and len(container.inside) > 1:
                 yield dict(container.inside)
+
+    def rent_sums(self) -> dict[tuple[str, str], int]:
+        """Return the coins of all open accounts, by asset and the wallet that paid."""
+        sums = dict[tuple[str, str], int]()
+        for (asset, _), rent in self.rents.items():
+            sums[asset, rent.wallet] = sums.get((asset, rent.wallet), 0) + rent.raw
+        return sums
+
+    def take_rents(self, position: str) -> int:
+        """Take the coins of the accounts that a position needs out, and return their sum: they go with it."""
+        keys = [key for key, rent in self.rents.items() if rent.position == position]
+        return sum(self.rents.pop(key).raw for key in keys)
 
     def redeem(self, shares: Mapping[str, int]) -> Redemption:
         """Take redeemed shares out: of deposits, then bought ones. The rest is interest of shares."""
@@ -263,6 +286,22 @@ def divided(value: int | None, contents: Mapping[str, int]) -> list[Side]:
             side.value = share(value, 1, len(sides) - i)
             value -= side.value
     return sides
+
+
+def split_rents(side: Side, coins: Side) -> list[Side]:
+    """Return the coins of the accounts of a sold position with their part of the payment, which `side` loses.
+
+    The part is what the coins are worth, at most all; if that is not known, neither is the rest. Empty, and `side` is
+    unchanged, if there are no coins.
+    """
+    if not coins.quantity:
+        return []
+    if coins.value is None:
+        side.value = None
+    elif side.value is not None:
+        coins.value = min(coins.value, side.value)
+        side.value -= coins.value
+    return [coins]
 
 
 def _add(total: dict[str, int], parts: Mapping[str, int]) -> None:

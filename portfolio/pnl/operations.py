@@ -61,9 +61,9 @@ def _with_fee(record: TransactionRecord, changes: Sequence[VaultChange]) -> Tran
 
 
 def gas_movements(rows: RecordRows, containers: Containers) -> list[tuple[Kind, Side]]:
-    """Return what was deposited for the gas of operations, and what a deposit paid as the fee of this one.
+    """Return deposits for gas, and the withdrawal that paid the fee of this transaction.
 
-    A fee takes no more than was deposited; the result has an issue if that is less than the fee.
+    A fee takes at most the deposit; the result has an issue if that is less than the fee.
     """
     record = rows.record
     fee = record.fee

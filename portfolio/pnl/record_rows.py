@@ -217,6 +217,13 @@ class RecordRows:
                 prices[self.asset_of(row)] = Side(self.asset_of(row), quantity, value, self.strength(row))
         return prices
 
+    def coins(self, raw: int) -> Side:
+        """Return native coins with their value by a movement or by the fee; without one if neither has a price."""
+        price, fee = self.prices().get(self.native) if raw else None, self.record.fee
+        if price is None and raw and (quantity := self.quantity(fee)):
+            price = Side(self.native, quantity, money_of(fee))
+        return Side(self.native, raw, None) if price is None else price.part(raw)
+
     def strength(self, asset: MovedAsset) -> Strength:
         """Return the strength of an asset's price at the block of the transaction."""
         record = self.record

@@ -10,7 +10,7 @@ import msgspec
 
 from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.pnl.call_movements import CallMovements, own_changes, split_changes
-from chainfolio.portfolio.pnl.containers import Containers, divided, settle
+from chainfolio.portfolio.pnl.containers import Containers, divided, settle, split_rents
 from chainfolio.portfolio.pnl.entries import DISPOSED, EARNED, Entry, Kind, share
 from chainfolio.portfolio.pnl.moved_positions import MovedPositions, moved_positions
 from chainfolio.portfolio.pnl.operations import gas_movements
@@ -91,8 +91,7 @@ def entries_of(
     result.shares.update(containers.by_share)
     result.contents.update((key, each.contents) for key, each in containers.by_share.items() if each.units)
     result.pools.extend(containers.pools())
-    for (asset, _), (wallet, raw) in containers.rents.items():
-        result.rents[asset, wallet] = result.rents.get((asset, wallet), 0) + raw
+    result.rents.update(containers.rent_sums())
     result.pools.extend(position.pool() for position in positions.values() if position.container.units)
     return result
 
@@ -387,14 +386,15 @@ class _Record:
         return [each for each in outside if id(each[1]) not in was_settled], settlements
 
     def _dispose(self, side: Side) -> tuple[Side | None, list[Side]]:
-        """Return the part of a loss that is no share and no position, and the contents of the others."""
+        """Return a loss without shares and positions (None if nothing remains), and their contents with rents."""
         position = self.positions.pop(side.asset, None)
         if position is None:
             return self.containers.dispose(side)
+        rents = split_rents(side, self.rows.coins(self.containers.take_rents(side.asset)))
         if self.treatment.liquidity_is_disposal or position.is_bought:
             units = position.container.units + position.sold
-            return Side(side.asset, units, side.value) if units else None, []
-        return None, divided(side.value, position.close())
+            return Side(side.asset, units, side.value) if units else None, rents
+        return None, [*divided(side.value, position.close()), *rents]
 
     def _kinds(self, gains: Sequence[Side], losses: Sequence[Side]) -> list[tuple[Kind, Side]]:
         """Return the kind of each net movement, by the type of the transaction."""

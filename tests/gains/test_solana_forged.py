@@ -216,10 +216,15 @@ def test_position_is_sold_with_what_went_in(me: SolanaWallet, tmp_path: Path, st
     me.do(*pool.open(), pool.add(1_000, {"USDC": 500 * USDC}))
     nft = pay(me.stage, me.address, stranger, pool.nft, 1)
     me.do(Ix(address("any market"), (), b"sale", [nft, pay(me.stage, stranger, me.address, "RAY", 150 * USDC)]))
-    me.ledger.sell("USDC", 500 * USDC, usd_value("RAY", 150 * USDC))
+    rent = 5_000_000  # of the account of the position, and of its mint
+    me.ledger.sell(SOL, rent, usd_value(SOL, rent))
+    me.ledger.sell("USDC", 500 * USDC, usd_value("RAY", 150 * USDC) - usd_value(SOL, rent))
     me.ledger.buy("RAY", 150 * USDC, usd_value("RAY", 150 * USDC) + usd_value(SOL, FEE))
     report, _ = read(me.stage, tmp_path, me)
-    assert Decimal(report.closed_pnl).quantize(Decimal("0.01")) == 100
+    assert_equal(report, me)
+    me.stage.send(stranger, Whirlpool(me.stage, stranger, pool.pool, pool.position, pool.nft).close())
+    report, _ = read(me.stage, tmp_path, me)
+    assert_equal(report, me)
 
 
 def test_swap_between_two_calls_of_a_position_is_a_trade(me: SolanaWallet, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from chainfolio.protocols import DecodedPosition
 
 
 def separate_shares(position: DecodedPosition) -> list[DecodedPosition]:
-    """Return the position, and one of its own for each further share of an asset that it already has.
+    """Move further shares of the same asset into separate positions, after the given position.
 
     Amounts of one asset in one position are added. Then nobody can tell which share they stand for: units that others
     sent would look like growth of a deposit. Debts, rewards and health stay in the first position.
