@@ -167,7 +167,10 @@ class Scanner:
     async def _store(
         self, cursor: Cursor | None, step: Step, events: Sequence[Event], rules: Collection[Rule]
     ) -> int | None:
-        """Store events, corrections and the cursor; return their number, or None if the cursor was moved."""
+        """Store events, corrections and the cursor, and clear the problems of rules that are over.
+
+        Returns the number of events and corrections, or None, without storing, if another process moved the cursor.
+        """
         now_us, ids = self.state.clock.now_us(), {rule.id for rule in rules}
 
         def work(tx: Transaction) -> int | None:

@@ -112,7 +112,7 @@ def make_app(
 
 
 def endpoint(route: Route, parts: Parts) -> Endpoint:
-    """Return a function that runs a route's pipeline; it returns errors, also a Problem, as answers."""
+    """Return a function that runs a route's pipeline within its time limit; errors become answers."""
     run, limits = chain_steps(PUBLIC if route.public else KEYED), parts.settings.limits
     limit_s = limits.export_s if route.is_slow else limits.request_s
 

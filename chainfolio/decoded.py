@@ -40,7 +40,7 @@ def problem_of(position: object, is_address: IsAddress) -> str:
 
 
 def problem_of_parts(parts: object, is_address: IsAddress) -> str:
-    """Return the problem of token amounts; an empty text if they are valid."""
+    """Return the first problem of token amounts; empty if they are a list or tuple of 0 to MAX_RAW units."""
     if isinstance(parts, TokenAmount):
         return "is one TokenAmount, not a tuple of them (is a comma missing?)"
     if not isinstance(parts, list | tuple):

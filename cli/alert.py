@@ -78,7 +78,10 @@ def _add_rule(command: argparse.ArgumentParser) -> None:
 
 
 def _add(options: argparse.Namespace) -> int:
-    """Store a rule and print it with its secret; BadRequest for a wrong rule."""
+    """Store a rule and print it with the secrets of its webhook; BadRequest for a wrong rule.
+
+    Blocks count from the newest one on.
+    """
     by_kind = {"webhook": options.webhook, "command": options.command_line, "file": options.file}
     kind = next(each for each in TARGETS if by_kind[each] is not None)
     address = str(Path(options.file).absolute()) if kind == "file" else by_kind[kind]

@@ -103,7 +103,8 @@ def print_wrapped(text: str, *, indent: int = 0) -> None:
 def shortened_amount(amount: str, digits: int) -> str:
     """Return a decimal number cut to `digits` significant digits (… for the rest); other text unchanged.
 
-    A longer whole number keeps its size as an exponent: `1.157…e77`.
+    At least two decimals stay, and whole numbers up to nine digits. A longer one keeps its size as an exponent:
+    `1.157…e77`.
     """
     match = _DECIMAL.fullmatch(amount)
     if match is None:

@@ -55,6 +55,8 @@ def watch_accounts(system: IndexedChains, owner: str, accounts: Sequence[Account
 def watch_subscriptions(system: IndexedChains, subscriptions: Iterable[tuple[str, Account, int]]) -> None:
     """Store watches of subscribed accounts, without limits. Repeating the call changes nothing.
 
+    Accounts that a chain indexes anyway, and burn addresses, are skipped.
+
     Args:
         subscriptions: Owner, account, and the end in microseconds.
     """

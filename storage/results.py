@@ -55,7 +55,7 @@ def _options(store: ObjectStore | None) -> dict[str, str]:
 
 
 def _of_object_store(text: str, target: str) -> StoreError:
-    """Return the error for a message about an object store, without that message."""
+    """Return AccessDenied, StoreUnavailable or else StoreError for a message of an object store, without it."""
     from chainfolio.storage.object_store import CREDENTIALS_REMEDY, object_store_error
 
     known = object_store_error(text, "results")
