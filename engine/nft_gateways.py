@@ -122,7 +122,8 @@ def gateway_url(uri: str, gateways: Mapping[str, str]) -> str:
     """Return the URL at which a gateway has the file of a URI.
 
     Raises:
-        MetadataError: No gateway is configured for its scheme, or it could reach something else at the gateway.
+        MetadataError: No gateway is configured for its scheme, its path could leave the gateway's folder, or it is no
+            valid URL.
     """
     scheme = scheme_of(uri)
     template = gateways.get(scheme)

@@ -107,7 +107,7 @@ def _file_uri(asset: Asset, uri: TokenUri) -> str:
 
 
 def _decoded(asset: Asset, uri: TokenUri) -> NftMetadata:
-    """Return the metadata inside a `data:` URI, or why there is none."""
+    """Return the metadata inside a `data:` URI; if there are none, only the `problem`."""
     if isinstance(uri, Unknown):
         problem = public(f"its contract could not be read: {uri.reason}")
         return NftMetadata(problem=problem, is_unread=uri.cause == "read")

@@ -64,8 +64,8 @@ def net_worths(snapshots: Sequence[Snapshot]) -> dict[str, NetWorth]:
 def _split(snapshot: Snapshot) -> tuple[Snapshot, Snapshot]:
     """Split a snapshot into a part to value row by row and a part to value in columns.
 
-    The first has the positions, and holdings of assets whose market may have to pay the account for several holdings.
-    Neither part has fees or flows of the day.
+    The first has holdings of assets whose market may have to pay the account for several holdings, the second the
+    others. Both have the positions, to value them with the first only. Neither has fees or flows of the day.
     """
     capped = capped_assets(prices_of(snapshot))
     row_holdings: list[Holding] = []

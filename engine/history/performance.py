@@ -69,7 +69,8 @@ async def performance(
 ) -> PerformanceDocument:
     """Return the performance of accounts, as those of one owner, over the stored days of `values`.
 
-    Flows are read from the index, and days from the store. A failure of either makes returns unknown.
+    Flows are read from the index, and days from the store. Unknown flows make returns unknown. Days that are not
+    complete are left out, with a remark.
 
     Args:
         unserved: Issues of accounts that are left out.
@@ -77,6 +78,7 @@ async def performance(
     Raises:
         BadRequest: The currency is unknown.
         NotSupported: A rate of the currency is unknown.
+        SourceError: A node could not be read for records or rates.
     """
     days, remarks = _known_days(values)
     is_partial = any(value.completeness in ("partial", UNREADABLE) for value in values)
@@ -156,7 +158,7 @@ async def _read_chain(
 
 
 def _known_days(values: Iterable[DayValue]) -> tuple[dict[date, Decimal], list[str]]:
-    """Return the complete values of days, over all accounts, and remarks about the other days.
+    """Return the sum over the accounts of each complete day, and remarks about the other days.
 
     A day counts if all accounts that exist on it have a complete value. Days before the first such day that are absent
     or pending have no remark.
@@ -295,7 +297,7 @@ async def _flow_value(
 ) -> tuple[Decimal | None, str]:
     """Return the flow of a record in USD, or None with the reason why it is not known.
 
-    Days are compared only if a deposit or withdrawal of closed assets would be a flow.
+    Days are compared only for a deposit or withdrawal that is no flow if closed assets are contained in values.
     """
     value = flow_of(record, wallets, scope, is_trusted)
     if value != 0 and record.type in CONTAINED:

@@ -74,7 +74,7 @@ class DaySnapshot:
 def snapshot_of(
     chain: str, day: date, block: Block, document: Portfolio, reason: str, *, retry: bool, unindexed: str
 ) -> DaySnapshot:
-    """Return the snapshot of a document, which is stored as JSON with its SHA-256.
+    """Return the snapshot of a document, with its JSON and the SHA-256 of that; nothing is stored.
 
     The block loses its parent.
 

@@ -226,7 +226,10 @@ def _parse_time_us(text: str) -> int:
 
 
 def tree(reasons: PriceReasons) -> dict[str, Any]:
-    """Return the reasons as a tree of plain values; exact numbers are text."""
+    """Return the reasons as `asset`, `chain`, `block`, `price`, `kept`, `disagreement` and `sources`.
+
+    Values are plain, exact numbers are text. `kept` is True if the price was stored before.
+    """
     return {
         "asset": str(reasons.asset),
         "chain": reasons.chain,
@@ -239,7 +242,7 @@ def tree(reasons: PriceReasons) -> dict[str, Any]:
 
 
 def _sources(of: Asset, outcomes: Sequence[SourceOutcome], above: tuple[Asset, ...]) -> list[dict[str, Any]]:
-    """Return the outcome of each source for an asset, with those of its parts.
+    """Return `source` and `outcome` of each source for an asset, and the price, the reason or the parts.
 
     Args:
         above: Assets that the asset is a part of: their sources are not repeated.

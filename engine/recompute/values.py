@@ -67,9 +67,10 @@ def compute(partition: Partition) -> pl.DataFrame:
 
 
 def _snapshots(lake: LakeReader, partition: Partition) -> pl.DataFrame:
-    """Return the newest attempt of each account and day. For a block, return only the newest day.
+    """Return the newest attempt of each account and day of a partition.
 
-    All days of the accounts are read, because no file says which days it has.
+    For a block, return only the newest readable day of each account up to it. All days of the
+    accounts are read, because no file says which days it has.
     """
     import polars as pl
 

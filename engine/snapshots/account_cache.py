@@ -125,8 +125,8 @@ class AccountCache:
         """Read one account on every chain of its kind, and cache the result if all chains answered.
 
         Its gains are added then. A chain that fails becomes an issue, and so does a kind without a chain; if all chains
-        fail, the entry has the error of the first. With `live`, only the wallet is read, at the newest blocks and
-        without validators, and nothing is cached.
+        fail, the entry has the error of the first, and `on_failure` is called. With `live`, only the wallet is read, at
+        the newest blocks and without validators, and nothing is cached or reported.
         """
         chains = [chain for chain in self.system.account_chains if chain.kind == account.kind]
         results = await asyncio.gather(*(self._snapshot(chain, account, live) for chain in chains))

@@ -85,7 +85,7 @@ def unreadable(chain: Chain, addresses: Sequence[str], error: SourceError, time_
 def price_issues(
     quotes: Quotes, account_tokens: Mapping[str, Set[Asset]], sources: Sequence[PriceSource]
 ) -> list[Issue]:
-    """Return an issue for each refused price and each disagreement of sources, for each account concerned.
+    """Return an issue for each refusal of an asset without a price, and each disagreement, by account.
 
     Only an unread feed makes the answer partial: without its price the sums are too low.
     """
