@@ -234,7 +234,7 @@ class CallMovements:
         return self.deposits_are_disposals or (change.is_pool and self.liquidity_is_disposal)
 
     def _change(self, key: str, change: CallChange, incoming: Sequence[Side], outgoing: Sequence[Side]) -> None:
-        """Apply a change of a position that is an NFT or an account."""
+        """Apply a change of a position that is an NFT or an account; without values if it is not clear."""
         position = self.positions.get(key)
         if position is None or not position.is_clear:
             if incoming or outgoing:
@@ -262,7 +262,10 @@ class CallMovements:
             self.settlements += [("deposit", side) for side in outgoing]
 
     def _take(self, key: str, position: Position, change: CallChange, incoming: Sequence[Side]) -> None:
-        """Take removed liquidity out; a payment for no liquidity is income."""
+        """Take removed liquidity out; a payment for no liquidity is income.
+
+        The position becomes unclear if its units are not known, or if nothing was paid for them.
+        """
         if change.units == 0:
             self.settlements += [("income", side) for side in incoming]
             return
@@ -334,7 +337,7 @@ class CallMovements:
                 self._without_values([side], (), NOT_OPENED)
 
     def _lend(self, key: str, change: CallChange, incoming: Sequence[Side], outgoing: Sequence[Side]) -> None:
-        """Deposit and withdraw, the deposit first; or borrow and repay."""
+        """Deposit and withdraw, the deposit first; or borrow and repay; no values if it is not clear."""
         position = self.positions.get(key)
         if position is None or not position.is_clear:
             self._without_values(incoming, outgoing, NOT_OPENED if position is None else NOT_CLEAR)

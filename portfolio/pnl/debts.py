@@ -69,7 +69,7 @@ class OwedShares:
     def of(cls, owed: Iterable[tuple[str, AssetDocument]], debts: Mapping[str, Debt]) -> OwedShares:
         """Compare what is owed, by the keys of assets, with what was borrowed.
 
-        Name the faults of those that differ.
+        Those that differ have a fault, and no borrowed value.
         """
         raws = defaultdict[str, int](int)
         for key, asset in owed:

@@ -170,7 +170,10 @@ class _Shares:
 
     @classmethod
     def of(cls, document: Portfolio, gains: AccountGains, checked: Mapping[Key, ClosingCheck]) -> _Shares:
-        """Divide the costs among wallet and protocols by the amounts in a portfolio."""
+        """Divide the costs among wallet and protocols by the amounts in a portfolio.
+
+        They are None, with a fault, for assets whose lots and amounts differ.
+        """
         amounts_by_place: defaultdict[tuple[str, bool], int] = defaultdict(int)
         decimals: dict[str, int] = {}
         of_shares = share_lots([document], gains.lots.values(), gains.contents, gains.aliases)

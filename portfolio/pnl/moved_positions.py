@@ -42,7 +42,10 @@ class MovedPositions:
 def moved_positions(
     records: Sequence[TransactionRecord], changes: Changes, own_wallets: Collection[str], treatment: Treatment
 ) -> MovedPositions:
-    """Return which assets were lent and which positions bought, by all records, the oldest first."""
+    """Return which assets were lent and which positions bought, by all records, the oldest first.
+
+    `takers` are those of records that an own wallet sent, or of trusted assets; not those of spam.
+    """
     result = _lent_and_bought_positions(records, changes, own_wallets, treatment)
     result.lent.update(returned_assets(records, own_wallets, treatment))
     for order, record in enumerate(records):
@@ -65,7 +68,7 @@ def _lent_and_bought_positions(
 
     Bought: it came from an address that is neither an own wallet nor a burn address. It has the liquidity that was
     removed before it was burnt. Lent: it left without a payment, and the same address returned it without one, or it
-    paid in the meantime (`_paid`). `takers` stays empty.
+    paid in the meantime (`_paying_positions`). `takers` stays empty.
 
     Args:
         records: All records, the oldest first.

@@ -46,7 +46,7 @@ class _Leg:
     is_bridge: bool
 
     def fits(self, arrival: _Leg) -> bool:
-        """Return True if this departure may be what arrived."""
+        """Return True if this departure may be what arrived: elsewhere, soon, for a small fee, at a like price."""
         departed, arrived = self.entry.quantity, arrival.entry.quantity
         if not departed * (FEE_PARTS - 1) <= arrived * FEE_PARTS <= departed * FEE_PARTS:
             return False

@@ -15,7 +15,8 @@ def returned_assets(
 ) -> Iterator[tuple[str, int]]:
     """Yield assets that a contract took without a payment, each with the order of the record.
 
-    They count if the contract returned all of them. A sender that is not the sender of the transaction is a contract.
+    They count if the contract returned all of them; none if deposits are disposals. A sender that is not the sender of
+    the transaction is a contract.
     """
     taken: dict[tuple[str, str], tuple[int, list[int]]] = {}
     for order, record in enumerate(records if not treatment.deposits_are_disposals else ()):

@@ -80,7 +80,7 @@ class AssetPool:
         return lots
 
     def dispose(self, day: Day) -> None:
-        """Take out what a day disposed of and did not match."""
+        """Take out what a day disposed of and did not match; what the pool lacks adds to `short`."""
         for lot in self.lots.take(day.unmatched):
             day.matched.append((lot, POOL))
             day.unmatched -= lot.quantity

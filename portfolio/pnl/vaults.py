@@ -122,7 +122,10 @@ class _Vaults:
     def type_of(
         self, records: Sequence[TransactionRecord], changes: Sequence[VaultChange]
     ) -> TransactionType | Literal[""] | None:
-        """Return the type of a transaction: "" if no own vault changed, None if it is not known."""
+        """Return the type of a transaction: "" if no own vault changed, None if it is not known.
+
+        Own vaults, unclear ones and balances are stored for later transactions.
+        """
         net, minted, has_given = self._net(records)
         is_by_wallet = has_given or records[0].sender in self.own_wallets
         chain = records[0].chain
