@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
 from chainfolio.contracts import Token
+from chainfolio.errors import HistoryUnavailable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +53,15 @@ class SpanTables:
     read_methods: Mapping[str, str] = field(default_factory=dict)
     unexplained: tuple[UnexplainedChange, ...] = ()
     extra_datasets: tuple[str, ...] = ()
+
+    def require_datasets(self, source: str, datasets: Iterable[str]) -> None:
+        """Raise HistoryUnavailable if no node provided one of some datasets, which have no rows then.
+
+        `source` names the chain in the error.
+        """
+        if unread := [name for name in datasets if name not in self.read_methods]:
+            reason = f"no node has {', '.join(unread)} of blocks {self.span.first}..{self.span.last}"
+            raise HistoryUnavailable(source, self.span.first, reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,7 +281,7 @@ class Collector:
         """Wait for the previous commit, and start the commit of a batch in a thread."""
         if writing is not None:
             await asyncio.shield(writing)
-        last = await self._last(pending)
+        last = await self._last(pending, work)
         return asyncio.ensure_future(asyncio.to_thread(self._commit, pending, last, work))
 
     async def _chunks(
@@ -348,9 +348,15 @@ class Collector:
                 self.chain.key, f"block {block.height} does not follow the block {before.height} that came before"
             )
 
-    async def _last(self, pending: _PendingBatch) -> Block | None:
-        """Return the last block of a batch, on which the tail will build; None if no height has a block."""
-        return pending.chunks[-1].last or await newest_block_in(self.chain, pending.span)
+    async def _last(self, pending: _PendingBatch, work: Work) -> Block | None:
+        """Return the last block of a batch, on which the tail will build; None if no height has a block.
+
+        None, too, if no node has what was requested of accounts: nodes may have lost the blocks as well.
+        """
+        chunk = pending.chunks[-1]
+        if chunk.last is not None or (work.accounts and not chunk.read_methods):
+            return chunk.last
+        return await newest_block_in(self.chain, pending.span)
 
     def _commit(self, pending: _PendingBatch, last: Block | None, work: Work) -> None:
         """Commit one batch: intent, one commit per table, close. Runs in a thread."""
@@ -431,7 +437,7 @@ class Collector:
             async with aclosing(self._chunks(batch.span, work)) as chunks:
                 async for chunk in chunks:
                     pending.add(chunk)
-            last = await self._last(pending)
+            last = await self._last(pending, work)
             await in_thread(partial(self._rewrite, batch, pending, last, work))
         return len(batches)
 

@@ -1,15 +1,17 @@
 """Histories of accounts: the transactions that name them or their token accounts, by slot.
 
-A transfer of tokens names the recipient's token account, not the recipient. Open token accounts are listed by the node;
-closed ones are found in transactions that name the owner. If one is found after older slots were read without it, the
-result reports an unexplained change. Stake instructions are passed on to the reader of stake accounts, so that it does
-not read the same transactions again.
+A transfer of tokens names the recipient's token account, not the recipient. Open token accounts are listed by the node,
+again for each later end of a span; closed ones are found in transactions that name the owner. If one is found after
+older slots were read without it, the result reports an unexplained change. So it does for token accounts whose owner
+the node did not record. Slots before the first block of every endpoint count as unread.
+
+Stake instructions are passed on to the reader of stake accounts, so that it does not read the same transactions again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
@@ -20,17 +22,17 @@ from chainfolio.adapters.solana.datasets import DATASETS
 from chainfolio.adapters.solana.forms import ParsedTokenAccount
 from chainfolio.adapters.solana.layouts import STAKE, TOKEN_PROGRAMS
 from chainfolio.adapters.solana.listed_transactions import FINAL, FULL, MAX_PARALLEL, ListedTransaction, signatures
-from chainfolio.adapters.solana.node import MAX_TIME_S, Node, first_block
+from chainfolio.adapters.solana.node import MAX_TIME_S, Node, pruned_until
 from chainfolio.adapters.solana.parsing import slot_and_content
 from chainfolio.adapters.solana.rows import LocatedChange, tables, tx_indexes
 from chainfolio.adapters.solana.spans import collect
 from chainfolio.adapters.solana.stake_calls import StakeCall, parse_stake_transaction
 from chainfolio.adapters.solana.stake_histories import StakeHistories
-from chainfolio.adapters.solana.transactions import FetchedTransaction, change, token_accounts_of
+from chainfolio.adapters.solana.transactions import FetchedTransaction, change, ownerless_changes, token_accounts_of
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chain_results import SpanTables, UnexplainedChange
-from chainfolio.errors import BadAnswer, HistoryUnavailable
+from chainfolio.errors import BadAnswer, HistoryUnavailable, SourceError, UnsupportedMethod
 from chainfolio.transport import metering
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import Request, typed
@@ -56,6 +58,22 @@ class _ListCache:
     listings: list[ListedTransaction]
 
 
+@dataclass(frozen=True, slots=True)
+class _TokenAccounts:
+    """Token accounts of one owner: those that were open at `slot`, and closed ones that transactions name."""
+
+    slot: int
+    addresses: frozenset[str] = frozenset()
+
+
+class _Pruned(HistoryUnavailable):
+    """The first block of an endpoint, at the slot `first_block`, is later than the start of the span."""
+
+    def __init__(self, source: str, slot: int, first_block: int) -> None:
+        super().__init__(source, slot, f"the first block that the node has is {first_block}")
+        self.first_block = first_block
+
+
 @dataclass(slots=True)
 class AccountHistory:
     """Reads histories of accounts, and caches lists of transactions for the next piece of a span."""
@@ -63,7 +81,7 @@ class AccountHistory:
     node: Node
     stake_histories: StakeHistories
     _lists: dict[str, _ListCache] = field(default_factory=dict)  # by address
-    _token_accounts: dict[str, set[str]] = field(default_factory=dict)  # by owner
+    _token_accounts: dict[str, _TokenAccounts] = field(default_factory=dict)  # by owner
 
     async def collect(
         self,
@@ -92,8 +110,29 @@ class AccountHistory:
         )
 
     async def _collect_final(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> SpanTables:
-        """Return the rows of the first piece of a span of final slots, by the listed transactions."""
-        piece = await self.node.with_any(partial(self._read_piece, span, accounts), kind="history")
+        """Return the rows of the first piece of a span of final slots, by the listed transactions.
+
+        Slots before the first block of every endpoint are a piece of their own without rows, whose datasets count as
+        unread.
+        """
+        errors: dict[str, SourceError] = {}  # the last one of each endpoint
+
+        async def read(endpoint: Endpoint) -> _Piece:
+            """Read the piece from an endpoint; store its error and raise it."""
+            try:
+                return await self._read_piece(span, accounts, endpoint)
+            except SourceError as error:
+                errors[endpoint.url] = error
+                raise
+
+        try:
+            piece = await self.node.with_any(read, kind="history")
+        except SourceError:
+            first_blocks = [each.first_block for each in errors.values() if isinstance(each, _Pruned)]
+            if not first_blocks or not all(isinstance(each, _Pruned | UnsupportedMethod) for each in errors.values()):
+                raise
+            unread = Span(span.first, min(span.last, min(first_blocks) - 1))
+            return SpanTables(unread, _rows_of(tables(self.node.key, [], datasets), accounts), None)
         rows = _rows_of(tables(self.node.key, piece.changes, datasets), accounts)
         methods = dict.fromkeys(datasets, METHOD)
         return SpanTables(
@@ -103,15 +142,14 @@ class AccountHistory:
     async def _read_piece(self, span: Span, accounts: Sequence[str], endpoint: Endpoint) -> _Piece:
         """Read the oldest transactions of a span, about `PIECE_SIZE`, from one endpoint.
 
-        Stores token accounts and stake calls that they name. Raises BadAnswer if token accounts do not end.
+        Stores token accounts and stake calls that they name, once all was read. Raises BadAnswer if token accounts do
+        not end, _Pruned if the first block of the endpoint is later than the start of the span.
         """
-        for account in accounts:
-            if account not in self._token_accounts:
-                self._token_accounts[account] = await _open_token_accounts(endpoint, account, span.last)
+        owned = {each: await self._known_token_accounts(endpoint, each, span.last) for each in accounts}
         transactions: dict[str, _ReadTransaction] = {}
         late: set[tuple[str, str]] = set()  # owners with token accounts that were found only now
         for _ in range(MAX_ROUNDS):
-            addresses = {*accounts, *(each for account in accounts for each in self._token_accounts[account])}
+            addresses = {*accounts, *(each for token_accounts in owned.values() for each in token_accounts)}
             piece, listings = _first_piece(span, await self._list(endpoint, sorted(addresses), span))
             missing = [each for each in listings if each.signature not in transactions]
             if not missing:
@@ -119,45 +157,65 @@ class AccountHistory:
             for each, read in zip(missing, await _read_transactions(endpoint, missing), strict=True):
                 transactions[each.signature] = read
                 for owner, address in token_accounts_of(endpoint.name, read.entry):
-                    if owner in accounts and address not in self._token_accounts[owner]:
-                        self._token_accounts[owner].add(address)
+                    if owner in owned and address not in owned[owner]:
+                        owned[owner].add(address)
                         late.add((owner, address))
         else:
             raise BadAnswer(endpoint.name, f"names token accounts of {accounts[0]} without an end")
         reads = [transactions[each.signature] for each in listings]
         changes = [_change(endpoint.name, each, read.entry) for each, read in zip(listings, reads, strict=True)]
         changes.sort(key=lambda each: (each.slot, each.tx_index))
-        await self._pass_on_stake_calls(endpoint, accounts, piece, reads)
         unexplained = await self._late_account_changes(endpoint, late, span)
-        return _Piece(piece, changes, await _last_block(self.node, endpoint, piece), unexplained)
+        unexplained += self._ownerless_changes(endpoint.name, owned, [each.entry for each in reads])
+        last = await _last_block(self.node, endpoint, piece)
+        self._pass_on_stake_calls(accounts, piece, reads)
+        for account, addresses in owned.items():
+            before = self._token_accounts.get(account, _TokenAccounts(span.last))
+            slot = max(before.slot, span.last)
+            self._token_accounts[account] = _TokenAccounts(slot, before.addresses | addresses)
+        return _Piece(piece, changes, last, unexplained)
 
-    async def _pass_on_stake_calls(
-        self, endpoint: Endpoint, accounts: Sequence[str], piece: Span, reads: Sequence[_ReadTransaction]
-    ) -> None:
+    async def _known_token_accounts(self, endpoint: Endpoint, account: str, last: int) -> set[str]:
+        """Return the stored token accounts of an account, and those that are open if these are of before `last`.
+
+        A transaction that opens a token account, or gives one to another owner, need not name that owner.
+        """
+        cache = self._token_accounts.get(account)
+        if cache is None or cache.slot < last:
+            open_accounts = await _open_token_accounts(endpoint, account, last)
+            return open_accounts | (cache.addresses if cache else frozenset())
+        return set(cache.addresses)
+
+    def _pass_on_stake_calls(self, accounts: Sequence[str], piece: Span, reads: Sequence[_ReadTransaction]) -> None:
         """Store the stake instructions of a piece in the reader of stake accounts.
 
-        Nothing is stored if those of one transaction are unknown, or if the endpoint's first block is after the piece.
+        Nothing is stored if those of one transaction are unknown.
         """
         if any(read.calls is None for read in reads):
             return
         calls = [call for read in reads for call in read.calls or ()]
-        first_served = await first_block(endpoint)
-        if first_served <= piece.last:  # an endpoint lists no transactions before its first block
-            for account in accounts:
-                span = Span(max(piece.first, first_served), piece.last)
-                self.stake_histories.add_scanned(account, span, calls)
+        for account in accounts:
+            self.stake_histories.add_scanned(account, piece, calls)
 
     async def _list(self, endpoint: Endpoint, addresses: Sequence[str], span: Span) -> list[ListedTransaction]:
         """Return the transactions of a span that name some addresses, each once and the oldest first.
 
-        Other readers may replace cached lists meanwhile, so the lists are those that were read here.
+        New lists are cached. Other readers may replace cached lists meanwhile, so the lists are those that were read
+        here. Raises _Pruned if a list was read, and the first block of the endpoint is later than the span's start: an
+        endpoint lists no transactions before its first block.
         """
-        caches = [await self._list_address(endpoint, address, span) for address in addresses]
-        by_signature = {each.signature: each for cache in caches for each in cache.listings}
+        caches = {address: await self._list_address(endpoint, address, span) for address in addresses}
+        new = {address: cache for address, cache in caches.items() if self._lists.get(address) is not cache}
+        if new:
+            # After the lists: nodes drop blocks while they are read.
+            if first_served := await pruned_until(endpoint, span.first):
+                raise _Pruned(endpoint.name, span.first, first_served)
+            self._lists |= new
+        by_signature = {each.signature: each for cache in caches.values() for each in cache.listings}
         return sorted((each for each in by_signature.values() if each.slot in span), key=lambda each: each.slot)
 
     async def _list_address(self, endpoint: Endpoint, address: str, span: Span) -> _ListCache:
-        """Return the listed transactions of one address in a span or more, and cache them.
+        """Return the listed transactions of one address in a span or more, cached or new ones.
 
         Only slots above the cached ones are listed again, or all slots if the span begins before them. The list counts
         up to its newest transaction, or to the end of the span: finality may rise while it is read. Raises NodeBehind
@@ -172,8 +230,27 @@ class AccountHistory:
         else:
             return cache
         covered = Span(cache.span.first, max([span.last, *(each.slot for each in new[:1])]))
-        cache = self._lists[address] = _ListCache(covered, [*cache.listings, *reversed(new)])
-        return cache
+        return _ListCache(covered, [*cache.listings, *reversed(new)])
+
+    def _ownerless_changes(
+        self, source: str, owned: Mapping[str, Collection[str]], entries: Iterable[FetchedTransaction]
+    ) -> tuple[UnexplainedChange, ...]:
+        """Return a change for each balance of an own token account that moved while the node recorded no owner.
+
+        Nodes recorded none in their first years. Who owned the token account then is not known, so its amount is 0.
+        """
+        owners = {address: owner for owner, addresses in owned.items() for address in addresses}
+        changes = {
+            (owners[address], entry.slot, mint): address
+            for entry in entries
+            for address, mint in ownerless_changes(source, entry)
+            if address in owners
+        }
+        asset = self.node.facts.info.token_asset
+        return tuple(
+            UnexplainedChange(owner, slot, asset(mint), 0, f"the node did not record whose token account {address} was")
+            for (owner, slot, mint), address in sorted(changes.items())
+        )
 
     async def _late_account_changes(
         self, endpoint: Endpoint, late: Iterable[tuple[str, str]], span: Span

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MAX_SLOT = 2**62
 MAX_TIME_S = 2**37
+FIRST_SLOTS = 32  # of a chain, which are final after as many
 # Options of a block without its transactions. Commitment "confirmed" also covers final blocks on every endpoint.
 HEADER = {
     "transactionDetails": "none",
@@ -181,6 +182,15 @@ async def ask_each(endpoint: Endpoint, requests: Sequence[Request], *, height: i
 async def first_block(endpoint: Endpoint) -> int:
     """Return the oldest slot whose block an endpoint has."""
     return slot_of(endpoint.name, await endpoint.ask_one(Request("getFirstAvailableBlock")))
+
+
+async def pruned_until(endpoint: Endpoint, first: int) -> int:
+    """Return the oldest slot whose block an endpoint has, if it lacks older ones from `first` on; else 0.
+
+    The first slots of a chain do not count: nodes drop many more at once, and new chains may name a final slot.
+    """
+    first_served = await first_block(endpoint)
+    return first_served if first_served > max(first, FIRST_SLOTS) else 0
 
 
 def slot_of(source: str, content: bytes) -> int:

@@ -9,12 +9,12 @@ from functools import partial
 
 import msgspec
 
-from chainfolio.adapters.solana.node import Header, Node
+from chainfolio.adapters.solana.node import Header, Node, pruned_until
 from chainfolio.adapters.solana.rows import LocatedChange, blocks_table, tables, tx_indexes
 from chainfolio.adapters.solana.transactions import Entry, change
 from chainfolio.blocks import Block, Span
 from chainfolio.chain_results import SpanTables
-from chainfolio.errors import BadAnswer, NodeBehind, Reorged
+from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import Request, typed
 
@@ -77,6 +77,7 @@ async def collect(
 
     Raises:
         Reorged: `before` is no longer the parent of the first block.
+        HistoryUnavailable: The nodes have no blocks that are so old.
         BadAnswer: A block is missing.
     """
     blocks = await node.with_any(partial(_read_blocks, node, span), kind="blocks")
@@ -95,6 +96,7 @@ async def _read_blocks(node: Node, span: Span, endpoint: Endpoint) -> list[Block
 
     Raises:
         NodeBehind: It has not reached the end of the span.
+        HistoryUnavailable: Its first block is later than the start of the span.
         BadAnswer: It lists other slots than those of the span.
     """
     commitment = {"commitment": node.commitment}
@@ -104,6 +106,9 @@ async def _read_blocks(node: Node, span: Span, endpoint: Endpoint) -> list[Block
     slots = typed(endpoint.name, answer, list[int])
     if slots != sorted({*slots}) or any(slot not in span for slot in slots):
         raise BadAnswer(endpoint.name, f"lists other slots than those from {span.first} to {span.last}")
+    is_absent = span.first not in slots  # skipped, or dropped: a node lists no blocks before its first one
+    if is_absent and (first_served := await pruned_until(endpoint, span.first)):
+        raise HistoryUnavailable(endpoint.name, span.first, f"the first block that the node has is {first_served}")
     return list(await asyncio.gather(*(_read_block(node, endpoint, slot) for slot in slots)))
 
 

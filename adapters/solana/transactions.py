@@ -356,10 +356,35 @@ def token_accounts_of(source: str, entry: Entry) -> set[tuple[str, str]]:
     balances = [*_balances(source, meta.preTokenBalances), *_balances(source, meta.postTokenBalances)]
     if not balances:
         return set()
+    keys = _account_keys(source, entry, meta)
+    return {(each.owner, keys[each.accountIndex]) for each in balances if each.owner and each.accountIndex < len(keys)}
+
+
+def ownerless_changes(source: str, entry: Entry) -> set[tuple[str, str]]:
+    """Return token account and mint of each balance that a transaction changed without a recorded owner.
+
+    Raises BadAnswer if only one side was recorded.
+    """
+    meta = entry.meta
+    if meta is None:
+        return set()
+    keys = _account_keys(source, entry, meta)
+    raws: dict[tuple[str, str], int] = {}
+    for is_after, balances, lamports in _sides(source, meta):
+        for each in balances:
+            if not each.owner and each.accountIndex < len(keys) and lamports[each.accountIndex]:
+                account = keys[each.accountIndex], each.mint
+                raw = int(each.uiTokenAmount.amount)
+                raws[account] = raws.get(account, 0) + (raw if is_after else -raw)
+    return {account for account, raw in raws.items() if raw}
+
+
+def _account_keys(source: str, entry: Entry, meta: Meta) -> list[str]:
+    """Return all accounts of a transaction, including those that lookup tables name."""
     keys = _message_parts(source, entry.transaction)[1]
     if len(keys) != len(meta.preBalances) and meta.loadedAddresses:
-        keys = [*keys, *meta.loadedAddresses.writable, *meta.loadedAddresses.readonly]
-    return {(each.owner, keys[each.accountIndex]) for each in balances if each.owner and each.accountIndex < len(keys)}
+        return [*keys, *meta.loadedAddresses.writable, *meta.loadedAddresses.readonly]
+    return keys
 
 
 Transfer = tuple[str, str, int]  # sender, recipient, raw

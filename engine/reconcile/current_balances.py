@@ -219,13 +219,14 @@ class CurrentBalances:
         """Return the movements of accounts in a span, read from the node in pieces.
 
         The chain's reader ends a piece. Only datasets that change balances are read. `check_budget` is called before
-        each piece; its error is raised if the budget is used up.
+        each piece; its error is raised if the budget is used up. Raises HistoryUnavailable if no node has a dataset.
         """
         reader, pieces = require_capability(self.chain, Capability.ACCOUNT_HISTORY), list[Any]()
         datasets, first = balance_datasets(self.chain.datasets.values()), span.first
         while first <= span.last:
             self.check_budget()
             pieces.append(await reader.collect_accounts(Span(first, span.last), accounts, datasets))
+            pieces[-1].require_datasets(self.chain.key, datasets)
             first = pieces[-1].span.last + 1
         return pieces
 

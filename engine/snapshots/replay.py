@@ -158,6 +158,7 @@ class Replay:
         """Read the account histories of blocks that are newer than the index, in pieces that cover the span.
 
         Raises:
+            HistoryUnavailable: No node has them.
             SourceError: They could not be read.
         """
         if not self.chain.is_final(span.last):
@@ -167,6 +168,7 @@ class Replay:
         first = span.first
         while first <= span.last:
             pieces.append(await reader.collect_accounts(Span(first, span.last), accounts, datasets))
+            pieces[-1].require_datasets(self.chain.key, datasets)
             first = pieces[-1].span.last + 1
         return pieces
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import base58
+
 from chainfolio.adapters.solana.chain import SolanaChain, build
 from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN
 from chainfolio.adapters.solana.settings import SolanaSettings
@@ -110,3 +112,29 @@ def transaction(slot: int, signature: str = "1" * 88, **meta: Any) -> dict[str, 
         "meta": outcome,
         "transaction": {"signatures": [signature], "message": message},
     }
+
+
+def signature(slot: int) -> str:
+    """One for each slot."""
+    return base58.b58encode(slot.to_bytes(64, "big")).decode()
+
+
+class ListingNode(FakeNode):
+    """A node with a transaction of the wallet in each of some slots, of which those up to its slot are final."""
+
+    def __init__(self, *slots: int, slot: int = 1_000) -> None:
+        super().__init__(
+            getSignaturesForAddress=self._signatures,
+            getTransaction=lambda params: transaction(self._slot_of(params[0]), params[0]),
+            getBlocks=lambda params: [params[1]],
+        )
+        self.slots_by_address, self.slot = {WALLET: slots}, slot
+
+    def _signatures(self, params: Any) -> Any:
+        last = self._slot_of(params[1]["before"]) - 1 if "before" in params[1] else self.slot
+        slots = sorted((each for each in self.slots_by_address.get(params[0], ()) if each <= last), reverse=True)
+        return [{"signature": signature(each), "slot": each} for each in slots]
+
+    @staticmethod
+    def _slot_of(name: str) -> int:
+        return int.from_bytes(base58.b58decode(name), "big")

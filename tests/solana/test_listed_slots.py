@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import base58
 import pytest
 
 from chainfolio.adapters.solana.chain import SolanaChain
@@ -14,33 +13,7 @@ from chainfolio.adapters.solana.history import AccountHistory
 from chainfolio.adapters.solana.listed_transactions import ListedTransaction
 from chainfolio.blocks import Span
 from tests.json_rpc import Refuse
-from tests.solana.fakes import HOME, WALLET, FakeNode, token_account, transaction
-
-
-def signature(slot: int) -> str:
-    """One for each slot."""
-    return base58.b58encode(slot.to_bytes(64, "big")).decode()
-
-
-class ListingNode(FakeNode):
-    """A node with a transaction of the wallet in each of some slots, of which those up to its slot are final."""
-
-    def __init__(self, *slots: int, slot: int = 1_000) -> None:
-        super().__init__(
-            getSignaturesForAddress=self._signatures,
-            getTransaction=lambda params: transaction(self._slot_of(params[0]), params[0]),
-            getBlocks=lambda params: [params[1]],
-        )
-        self.slots_by_address, self.slot = {WALLET: slots}, slot
-
-    def _signatures(self, params: Any) -> Any:
-        last = self._slot_of(params[1]["before"]) - 1 if "before" in params[1] else self.slot
-        slots = sorted((each for each in self.slots_by_address.get(params[0], ()) if each <= last), reverse=True)
-        return [{"signature": signature(each), "slot": each} for each in slots]
-
-    @staticmethod
-    def _slot_of(name: str) -> int:
-        return int.from_bytes(base58.b58decode(name), "big")
+from tests.solana.fakes import HOME, WALLET, ListingNode, token_account
 
 
 async def slots_in(chain: SolanaChain, first: int, last: int) -> list[int]:
