@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import EpochReward, Holding, Issue, Position, Token
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, Reverted, Unknown
+from chainfolio.plans import Output, Plan, Reverted, Unknown
 from chainfolio.reads import ReadResult
 
 # Of the plan of a whole account; decoders inside it have bounds of their own.
@@ -144,6 +144,24 @@ class BlockReader(Protocol):
             assets: The tokens whose balances are read.
             describe: Reads names and prices of tokens with a balance (or an unknown one), beside positions.
             prefetch: Reads names that are needed with high probability, in the first round.
+        """
+
+
+@runtime_checkable
+class SameBlockReader(Protocol):
+    """An optional part of a `BlockReader`, for chains whose nodes serve the newest block only.
+
+    Without it, all reads of a snapshot are at one block anyway.
+    """
+
+    def at_same_block(self, plan: Callable[[], Plan[Output]]) -> Plan[Output]:
+        """Return the result of a plan that runs beside the accounts, with its state at their block.
+
+        Args:
+            plan: Makes the plan; it is called again for each pass.
+
+        Raises:
+            Unavailable: The state changes faster than it can be read.
         """
 
 

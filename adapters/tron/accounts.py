@@ -6,7 +6,7 @@ The chain lists TRC-10 balances with the account; those of contracts take one ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -28,7 +28,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Issue, Token
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, PlanGroup, Reverted, Unknown, all_of, read_all, read_groups
+from chainfolio.plans import Output, Plan, PlanGroup, Reverted, Unknown, all_of, read_all, read_groups
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, BalanceResult, Describe, TokenUri
 from chainfolio.reads import ReadResult
 
@@ -79,6 +79,11 @@ class SnapshotAccounts:
             )
         )
         return state
+
+    def at_same_block(self, plan: Callable[[], Plan[Output]]) -> Plan[Output]:
+        """Run a plan beside the accounts, as specified by `chainfolio.positions.SameBlockReader`."""
+        result = yield from self.one_block.read(lambda is_first: plan())
+        return result
 
     def _read(
         self,

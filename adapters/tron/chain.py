@@ -111,7 +111,8 @@ class TronChain(NodeBackedChain[Node], Approvals):
     async def coins_at(self, accounts: Collection[str], block: Block) -> Mapping[str, int]:
         """Return native coins of accounts at a past block, in sun, without zero and unknown ones.
 
-        Nodes without such balances give 0: they are not asked again for an hour, and the results are empty.
+        All are from one node. Nodes without such balances give 0: others are asked in their place, and they are not
+        asked again for an hour. Without a node that has them, the result is empty.
         """
         return await self.past_coins.at(accounts, block)
 

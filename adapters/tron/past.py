@@ -1,14 +1,15 @@
 """Balances of the native coin at a past block, from the few nodes that keep them.
 
 A node answers with the block in which the balance last changed. A node without this history does not refuse: it answers
-zero. A balance of zero is therefore never trusted, and nodes that answered nothing else are not asked for a while.
+zero. A balance of zero is therefore never trusted: other nodes are asked then, and nodes that answered nothing else are
+not asked for a while. All balances of one call are from one node.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -23,7 +24,8 @@ from chainfolio.errors import BadAnswer, Unavailable, UnsupportedMethod
 from chainfolio.transport.rest import ResourceNotFound
 
 PATH: Final = "/wallet/getaccountbalance"
-PAUSE_S: Final = 3600  # without requests, after nodes had no balance of any account
+PAUSE_S: Final = 3600  # without requests to a node, after it had no balance of any account
+NO_BALANCES: Final = "it gives no balance of any account at a past block"
 
 
 class BlockIdentifier(msgspec.Struct):
@@ -42,42 +44,42 @@ class PastBalance(msgspec.Struct):
 
 @dataclass(slots=True)
 class PastCoins:
-    """Reads past balances from the nodes of a chain.
-
-    Attributes:
-        has_history: Whether nodes have given a balance: then a zero is one of the account.
-        paused_until_s: Time of the clock before which no request is sent.
-    """
+    """Reads past balances from the nodes of a chain."""
 
     node: Node
     clock: Clock
-    has_history: bool = False
-    paused_until_s: float = 0
+    _with_history: set[str] = field(default_factory=set)  # URLs of nodes that gave a balance
+    _paused_until_s: dict[str, float] = field(default_factory=dict)  # by URL of a node: time of the clock
 
     async def at(self, accounts: Collection[str], block: Block) -> Mapping[str, int]:
-        """Return the coins of accounts at a block, in sun, without zero and unknown ones.
+        """Return the coins of accounts at a block, in sun, from one node, without zero and unknown ones.
 
-        Nodes that never gave a balance are not asked for PAUSE_S after they gave none or refused. Failed reads are no
+        A node that never gave a balance is not asked for PAUSE_S after it gave none or refused. Failed reads are no
         sign of that: the result is empty, and the next call asks again.
         """
-        if self.clock.monotonic_s() < self.paused_until_s:
-            return {}
-        coins: Mapping[str, int] = {}
         try:
-            coins = await self.node.with_any(partial(_read_balances, sorted(accounts), block), kind="past")
-        except UnsupportedMethod:
-            pass
+            return await self.node.with_any(partial(self._read, sorted(accounts), block), kind="past")
         except (BadAnswer, Unavailable):  # the balance can also be computed from later transfers
             return {}
-        self.has_history |= bool(coins)
-        if not self.has_history:
-            self.paused_until_s = self.clock.monotonic_s() + PAUSE_S
+
+    async def _read(self, accounts: Sequence[str], block: Block, endpoint: TronNode) -> Mapping[str, int]:
+        """Return the coins of accounts at a block from one node, without zeros.
+
+        Raises UnsupportedMethod if the node has never given a balance and gives none, or did so moments ago.
+        """
+        if self.clock.monotonic_s() < self._paused_until_s.get(endpoint.url, 0):
+            raise UnsupportedMethod(endpoint.name, NO_BALANCES)
+        try:
+            balances = await asyncio.gather(*(_read_balance(endpoint, each, block) for each in accounts))
+            coins = {account: sun for account, sun in zip(accounts, balances, strict=True) if sun}
+            if not coins and endpoint.url not in self._with_history:
+                raise UnsupportedMethod(endpoint.name, NO_BALANCES)
+        except UnsupportedMethod:
+            if endpoint.url not in self._with_history:
+                self._paused_until_s[endpoint.url] = self.clock.monotonic_s() + PAUSE_S
+            raise
+        self._with_history.add(endpoint.url)
         return coins
-
-
-async def _read_balances(accounts: Collection[str], block: Block, endpoint: TronNode) -> Mapping[str, int]:
-    balances = await asyncio.gather(*(_read_balance(endpoint, each, block) for each in accounts))
-    return {account: sun for account, sun in zip(accounts, balances, strict=True) if sun}
 
 
 async def _read_balance(endpoint: TronNode, account: str, block: Block) -> int:

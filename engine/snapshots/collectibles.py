@@ -17,6 +17,7 @@ from chainfolio.contracts import Holding, Issue, Token
 from chainfolio.engine.snapshots.trust import Trust, mark_untrusted
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Output, Plan, Unknown
+from chainfolio.positions import BlockReader, SameBlockReader
 
 MAX_READS: Final = 256  # collectibles of one account in one answer
 TOO_MANY: Final = "of {account}, {count} more collectibles are indexed than are asked for: it is unknown which are held"
@@ -68,14 +69,26 @@ def _round_robin(numbers: Mapping[Asset, Sequence[int]]) -> Iterator[tuple[Asset
         yield from ((collection, number) for collection, number in zip(numbers, row, strict=True) if number is not None)
 
 
-def read(chain: Chain, pairs: Sequence[AccountCollectible], trust: Trust) -> Plan[CollectiblesResult]:
+def read(
+    chain: Chain, pairs: Sequence[AccountCollectible], trust: Trust, reader: BlockReader
+) -> Plan[CollectiblesResult]:
     """Return the collectibles that are held, with collection names, and an issue for each failed read.
 
-    A collectible whose contract refuses the read is left out without an issue. Reads of untrusted collections are
-    marked as untrusted.
+    They are held at the block of the accounts that `reader` reads, whose plans have to run beside this one. A
+    collectible whose contract refuses the read is left out without an issue. Reads of untrusted collections are marked
+    as untrusted.
     """
     if not pairs:
         return [], []
+    if isinstance(reader, SameBlockReader):
+        result = yield from reader.at_same_block(lambda: _read(chain, pairs, trust))
+    else:
+        result = yield from _read(chain, pairs, trust)
+    return result
+
+
+def _read(chain: Chain, pairs: Sequence[AccountCollectible], trust: Trust) -> Plan[CollectiblesResult]:
+    """Return the collectibles that are held, and issues, as `read`."""
     strangers = trust.untrusted_contracts({asset.collection for _, asset in pairs})
     balances = yield from _marked(chain.balances(pairs), strangers)
     owned = [(pair, raw) for pair, raw in zip(pairs, balances, strict=True) if isinstance(raw, int) and raw]

@@ -35,7 +35,7 @@ from chainfolio.engine.snapshots.trust import Trust, is_coin, mark_untrusted
 from chainfolio.engine.stored_prices.past_prices import PastPrices
 from chainfolio.errors import BadAnswer, Reorged
 from chainfolio.plans import Output, Plan, Report, run_batched
-from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState, BalanceResult, OpenPosition
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState, BalanceResult
 from chainfolio.price_sources import PriceSource
 from chainfolio.pricing.fixed import pegged_assets
 from chainfolio.pricing.rules import knows, rules_of
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.engine.stored_prices.store import PriceStore
     from chainfolio.engine.validators.stakes import Stakes
+    from chainfolio.positions import BlockReader, OpenPosition
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail
 
@@ -208,11 +209,12 @@ class Snapshotter:
         assets = {account: {*each.tokens, *each.received_ids} for account, each in index.interactions.items()}
         context, trust = await asyncio.gather(self._new_context(block), self.trust(assets, block.height, index.rows))
         untrusted = trust.untrusted_contracts({asset for each in tokens.values() for asset in each} - set(extra))
-        plans = await asyncio.to_thread(self._account_plans, index, tokens, requested, trust, context)
+        reader = self.reader.at(block)
+        plans = await asyncio.to_thread(self._account_plans, index, tokens, requested, trust, context, reader)
         # A replay starts from current state: collectibles that are held now say nothing about the past block.
         selected, selection_issues = ([], []) if is_replayed else collectibles.select_all(index.interactions, trust)
         (states, (held_collectibles, unread)), (stakes, stake_issues) = await asyncio.gather(
-            self._run_plans(plans, block, untrusted, collectibles.read(self.chain, selected, trust)),
+            self._run_plans(plans, block, untrusted, collectibles.read(self.chain, selected, trust, reader)),
             self._read_stakes(accounts if with_stakes else (), block),
         )
         if is_replayed:
@@ -280,9 +282,9 @@ class Snapshotter:
         requested: Mapping[str, Mapping[Asset, bool]],
         trust: Trust,
         context: TokenContext,
+        reader: BlockReader,
     ) -> dict[str, Plan[AccountState]]:
         """Return the plan that reads each account; each also loads the tokens that moved today."""
-        reader = self.reader.at(context.block)
         moved_today = {asset for each in index.flows.values() for asset in each.assets}
         plans = {}
         for account, interactions in index.interactions.items():
@@ -347,7 +349,7 @@ class Snapshotter:
     def _requested_tokens(self, tokens: Set[Asset], candidates: Set[Asset]) -> dict[Asset, bool]:
         """Return the tokens to read of an account, True for those that it met."""
         requested = (tokens | self._judge.listed_tokens | candidates) - {self.chain.info.also_at}
-        return {asset: asset in tokens for asset in sorted(requested, key=_reference)}
+        return {asset: asset in tokens for asset in sorted(requested, key=lambda asset: asset.reference)}
 
     def _registry_candidates(self) -> frozenset[Asset]:
         """Return the tokens on public lists: an account may hold them if its transfers are not indexed."""
@@ -444,7 +446,3 @@ class Snapshotter:
         if (error := reports["about"].error) is not None:
             raise error
         await asyncio.to_thread(context.save)
-
-
-def _reference(asset: Asset) -> str:
-    return asset.reference

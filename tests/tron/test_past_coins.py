@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from chainfolio.adapters.tron.addresses import hex_address
 from chainfolio.adapters.tron.chain import TronChain
 from chainfolio.adapters.tron.past import PAUSE_S
+from chainfolio.transport.exchange import HttpResponse
 from tests.evm.fakes import FakeClock
 from tests.tron.fakes import ALICE, BOB, FakeNode, Refuse
 
@@ -89,3 +91,25 @@ async def test_a_node_that_serves_no_past_balances_is_asked_once(past: PastNode,
     past.refusal = Refuse("no such path", status)
     assert [await past.coins(ALICE), await past.coins(ALICE)] == [{}, {}]
     assert past.request_count == 1
+
+
+async def test_coins_are_of_a_node_that_has_them_if_the_first_one_answers_zero() -> None:
+    class TwoNodes(FakeNode):
+        """Its second URL alone has past balances."""
+
+        asked: list[str]
+
+        async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
+            if url.endswith(PATH):
+                self.asked.append(source)
+                sun = 7 if source == "two.test" else 0
+                identifier = json.loads(body)["block_identifier"]
+                return HttpResponse(200, None, json.dumps({"block_identifier": identifier, "balance": sun}).encode())
+            return await super().post(source, url, body, timeout_s)
+
+    node = TwoNodes()
+    node.asked = []
+    chain = node.chain("http://one.test", "http://two.test")
+    block = await chain.block(HEIGHT)
+    assert [dict(await chain.coins_at([each], block)) for each in (ALICE, BOB)] == [{ALICE: 7}, {BOB: 7}]
+    assert node.asked.count("one.test") <= 1
