@@ -303,7 +303,55 @@ async def test_an_account_with_code_is_told_to_be_no_proof_by_the_state(lived: L
         pieces = await scoped(chain, span, [weth], ("native",))
         notes = [each for piece in pieces for each in piece.unexplained if each.amount == 0]
         assert [(each.account, each.height) for each in notes] == [(weth, span.last)]
-        assert "has code" in notes[0].reason
+        assert "has or had code" in notes[0].reason
+
+
+DESTROYED = "0x" + "d1" * 20  # a contract that destroys itself
+
+
+def destroyed_life(local: Local) -> tuple[int, int]:
+    """Give DESTROYED code, pay it, and remove it; return the heights of its first block and of one of its last."""
+    node = local.node
+    node.rpc("anvil_setCode", DESTROYED, "0x00")
+    node.rpc("anvil_setNonce", DESTROYED, "0x1")
+    node.mine(1)
+    first = node.height
+    node.settle([Tx(local.deployment.accounts["carol"], DESTROYED, value=7)])
+    node.mine(5)
+    for method, nothing in (("setCode", "0x"), ("setNonce", "0x0"), ("setBalance", "0x0")):
+        node.rpc(f"anvil_{method}", DESTROYED, nothing)
+    node.mine(5)
+    return first, node.height - 8
+
+
+async def state_notes(local: Local, account: str, span: Span) -> list[tuple[int, str]]:
+    """Return amount and reason of the unexplained changes of an account, searched by state."""
+    async with served(local.node, local.deployment, Provider(local.node.url, SETS["state"])) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        pieces = await scoped(chain, span, [account.lower()], OF_PLACES)
+    return [(each.amount, each.reason) for piece in pieces for each in piece.unexplained]
+
+
+async def test_a_contract_that_destroyed_itself_is_no_proof_by_the_state(lived: Local) -> None:
+    first, last = destroyed_life(lived)
+    end = lived.node.height
+    for span in (Span(first, end), Span(0, last), Span(first + 3, end - 1)):
+        reasons = [reason for amount, reason in await state_notes(lived, DESTROYED, span) if not amount]
+        assert any("has or had code" in each for each in reasons), span
+    [(amount, reason)] = await state_notes(lived, DESTROYED, Span(0, end))
+    assert amount == 0
+    assert "never sent a transaction" in reason
+
+
+async def test_an_account_that_sends_later_is_searched_by_the_state_without_doubt(lived: Local) -> None:
+    sender, payee = lived.deployment.accounts["carol"], lived.node.rpc("eth_accounts")[9]
+    lived.node.settle([Tx(sender, payee, value=3)])
+    height = lived.node.height
+    unsent = await state_notes(lived, payee, Span(height, height))
+    lived.node.settle([Tx(payee, sender, value=1)])
+    assert ["never sent" in reason for _, reason in unsent] == [True]
+    assert await state_notes(lived, payee, Span(height, height)) == []
 
 
 async def test_two_endpoints_of_different_depth_share_the_work(lived: Local) -> None:

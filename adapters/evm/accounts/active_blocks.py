@@ -28,6 +28,7 @@ class ActiveBlocks:
         traced_hashes: By height, the transactions whose calls may have moved coins of the accounts.
         changes: The state changes that were found; only from a search by state.
         contracts: The accounts with code, for which a search by state can miss transfers.
+        unproven: The accounts that may have been contracts and destroyed themselves: it can miss their transfers, too.
         tx_hashes: By height, all transactions of the accounts; None if whole blocks must be read.
     """
 
@@ -37,6 +38,7 @@ class ActiveBlocks:
     traced_hashes: Mapping[int, frozenset[str]] = field(default_factory=dict)
     changes: tuple[Change[AccountState], ...] = ()
     contracts: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
     tx_hashes: Mapping[int, frozenset[str]] | None = None
 
 

@@ -71,6 +71,10 @@ class Body:
             total += raw * ((tx.recipient == account) - is_sender) + (tx.minted - tx.fee) * is_sender
         return total
 
+    def sent_count(self, account: str) -> int:
+        """Return the number of transactions that an account sent."""
+        return sum(tx.transaction.sender.lower() == account for tx in self.transactions)
+
     def withdrawn_coins(self, account: str) -> int:
         """Return the raw coins that validators withdrew to an account."""
         withdrawals = self.full.withdrawals or ()

@@ -29,8 +29,7 @@ class Boundaries:
 
     def missing_count(self, bodies: Mapping[int, Body]) -> int:
         """Return how many more transactions the account sent than `bodies` have; negative if fewer."""
-        transactions = [tx for body in bodies.values() for tx in body.transactions]
-        own_count = sum(tx.transaction.sender.lower() == self.account for tx in transactions)
+        own_count = sum(body.sent_count(self.account) for body in bodies.values())
         return self.after.nonce - self.before.nonce - own_count
 
     def unexplained_coins(self, bodies: Mapping[int, Body], transfers: Mapping[int, Sequence[CoinTransfer]]) -> int:

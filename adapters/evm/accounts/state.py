@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from chainfolio.adapters.evm.accounts import archive_check
 from chainfolio.adapters.evm.accounts.active_blocks import AccountState, ActiveBlocks
-from chainfolio.adapters.evm.accounts.search import Probe, find_changes
+from chainfolio.adapters.evm.accounts.search import Change, Probe, find_changes
 from chainfolio.adapters.evm.endpoint import OTHER_UNITS
 from chainfolio.adapters.evm.hexadecimal import quantity
-from chainfolio.adapters.evm.node import hex_of
+from chainfolio.adapters.evm.node import hex_of, results_of
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, HistoryUnavailable, SourceError
 from chainfolio.transport import metering
@@ -23,6 +23,8 @@ BUDGETED_CALLS = 4  # of a round, per request left in a budget, until the endpoi
 CALLS_PER_CHANGE, CALLS_PER_HINTED_CHANGE = 16, 6  # estimates for one change; less near heights that logs name
 MAX_FOREIGN_HEIGHTS = 16  # hints accepted above twice the number of own transactions
 STATE_METHODS = ("eth_getTransactionCount", "eth_getBalance")
+NO_CODE = "0x"
+DELEGATION = "0xef0100"  # how the code of an account begins that delegates to a contract (EIP-7702)
 
 
 async def find_active_blocks(
@@ -35,7 +37,7 @@ async def find_active_blocks(
     """Find the blocks of a window in which the accounts' state changed.
 
     The window ends after about MAX_CHANGES changes, or earlier on a budget. Without `hashes`, the endpoint must have
-    past state (`check_past_state`), and accounts with code are read, too.
+    past state (`check_past_state`), and accounts are read for which the search may lack changes.
 
     Args:
         endpoint: The endpoint whose state is read.
@@ -46,7 +48,7 @@ async def find_active_blocks(
 
     Raises:
         HistoryUnavailable: The endpoint does not have such state.
-        BadAnswer: A nonce falls.
+        BadAnswer: The nonce of an account without code falls.
     """
 
     async def read(probes: Sequence[Probe]) -> list[AccountState]:
@@ -73,13 +75,52 @@ async def find_active_blocks(
         max_changes=max_changes,
         likely_heights=likely_heights,
     )
-    if falls := [each for each in changes if each.after.nonce < each.before.nonce]:
-        raise BadAnswer(
-            endpoint.name, f"the nonce of {falls[0].account} is lower after block {falls[0].height} than before"
-        )
+    await _check_falls(endpoint, [each for each in changes if each.after.nonce < each.before.nonce], hashes)
     heights = tuple(sorted({each.height for each in changes}))
-    contracts = () if hashes else await accounts_with_code(endpoint, window.last, accounts, hashes)
-    return ActiveBlocks(window, METHOD, heights, changes=tuple(changes), contracts=contracts)
+    if hashes:
+        return ActiveBlocks(window, METHOD, heights, changes=tuple(changes))
+    contracts = await accounts_with_code(endpoint, window.last, accounts, hashes)
+    others = [each for each in accounts if each not in contracts]
+    unproven = await _possible_contracts(endpoint, window.last, others) if others else ()
+    return ActiveBlocks(window, METHOD, heights, changes=tuple(changes), contracts=contracts, unproven=unproven)
+
+
+async def _check_falls(endpoint: Endpoint, falls: Sequence[Change[AccountState]], hashes: Mapping[int, str]) -> None:
+    """Check that the accounts of changes with a lower nonce afterwards had code: contracts may destroy themselves.
+
+    Raises:
+        BadAnswer: One had no code.
+        SourceError: The endpoint refused a call.
+    """
+    calls = [("eth_getCode", (each.account, each.height - 1)) for each in falls]
+    codes = await _results(endpoint, calls, hashes) if calls else []
+    for each, code in zip(falls, codes, strict=True):
+        if code == NO_CODE:
+            reason = f"the nonce of {each.account} is lower after block {each.height} than before"
+            raise BadAnswer(endpoint.name, reason)
+
+
+async def _possible_contracts(endpoint: Endpoint, height: int, accounts: Sequence[str]) -> tuple[str, ...]:
+    """Return those of some accounts without code at a height that may have been contracts before it.
+
+    A contract that destroyed itself has no nonce either. An account that ever sent a transaction, up to now, never was
+    a contract; neither was one with a delegation.
+
+    Raises:
+        SourceError: The endpoint refused a call.
+    """
+    nonces = await _results(endpoint, [("eth_getTransactionCount", (each, height)) for each in accounts], {})
+    unused = [each for each, nonce in zip(accounts, nonces, strict=True) if not quantity(endpoint.name, nonce)]
+    methods = ("eth_getTransactionCount", "eth_getCode")
+    requests = [Request(method, (each, "latest")) for each in unused for method in methods]
+    answers = iter(await results_of(endpoint, requests) if requests else ())
+    possible = []
+    for account, nonce, code in zip(unused, answers, answers, strict=True):
+        has_sent = quantity(endpoint.name, typed(endpoint.name, nonce, str)) > 0
+        current_code = typed(endpoint.name, code, str)
+        if not has_sent or not (current_code == NO_CODE or current_code.startswith(DELEGATION)):
+            possible.append(account)
+    return tuple(possible)
 
 
 def batch_size(endpoint: Endpoint, calls_per_probe: int = len(STATE_METHODS)) -> int:
@@ -99,7 +140,7 @@ async def accounts_with_code(
         SourceError: The endpoint refused a call.
     """
     codes = await _results(endpoint, [("eth_getCode", (each, height)) for each in accounts], hashes)
-    return tuple(each for each, code in zip(accounts, codes, strict=True) if code != "0x")
+    return tuple(each for each, code in zip(accounts, codes, strict=True) if code != NO_CODE)
 
 
 async def read_states(endpoint: Endpoint, probes: Sequence[Probe], hashes: Mapping[int, str]) -> list[AccountState]:

@@ -44,8 +44,12 @@ UNEXPLAINED_WINDOW = (
 )
 UNEXPLAINED_BLOCK = "neither transactions, withdrawals nor calls of the block explain this change"
 HAS_CODE = (
-    "the account has code: its coins can go and come within one interval of the search, and nonces do not show it; use "
-    "an endpoint with trace_filter"
+    "the account has or had code: its coins can go and come within one interval of the search, and nonces do not show "
+    "it; use an endpoint with trace_filter"
+)
+NEVER_SENT = (
+    "the account has no code and never sent a transaction: a contract that destroyed itself looks the same, and states "
+    "do not show what it did; use an endpoint with trace_filter"
 )
 
 
@@ -88,7 +92,7 @@ class TransactionReader:
     def __init__(self, bodies: BodyReader, explorer: Explorer | None, headers: HeaderCache) -> None:
         self.node, self.bodies, self.explorer, self.headers = bodies.node, bodies, explorer, headers
         self.actor_heights = ActorHeights()
-        self._trace_filter = TraceFilter()
+        self._methods = (TraceFilter().find, otterscan.find_active_blocks)
 
     async def read(
         self,
@@ -126,7 +130,8 @@ class TransactionReader:
         if await self._is_incomplete(suspects, window, hashes):
             note = f"{blocks.method} leaves out transactions of blocks {window.first}..{window.last}"
             source.errors.note(BadAnswer(source.name, note))
-            source.learn(CAPABILITY, 2)  # from now on, its own search methods are not used
+            if source is not self.explorer:
+                source.learn(CAPABILITY, len(self._methods))  # from now on, its own search methods are not used
             hints = self.actor_heights.in_span(accounts, window)
             blocks = await self.node.with_any(
                 lambda endpoint: state.find_active_blocks(endpoint, window, accounts, hashes, hints),
@@ -163,16 +168,15 @@ class TransactionReader:
         """
 
         async def at(endpoint: Endpoint) -> tuple[Endpoint, ActiveBlocks]:
-            methods = (self._trace_filter.find, otterscan.find_active_blocks)
-            for number in range(endpoint.capabilities.get(CAPABILITY, 0), len(methods)):
+            for number in range(endpoint.capabilities.get(CAPABILITY, 0), len(self._methods)):
                 try:
-                    blocks = await methods[number](endpoint, span, accounts)
+                    blocks = await self._methods[number](endpoint, span, accounts)
                 except UnsupportedMethod as refusal:
                     endpoint.errors.note(refusal)
                     continue
                 endpoint.learn(CAPABILITY, number)
                 return endpoint, blocks
-            endpoint.learn(CAPABILITY, len(methods))
+            endpoint.learn(CAPABILITY, len(self._methods))
             if self.explorer is not None:
                 return self.explorer, await self.explorer.active_blocks(span, accounts)
             hints = self.actor_heights.in_span(accounts, span)
@@ -261,12 +265,15 @@ class TransactionReader:
         """Trace the blocks whose transactions and withdrawals do not explain how accounts' coins changed.
 
         Transfers and the changes that stay unexplained are stored in `result`. If no endpoint traces, blocks are
-        simulated, then single transactions run again.
+        simulated, then single transactions run again. So are accounts whose coins the search can miss.
         """
         result.has_payments = True
         changes: dict[int, dict[str, int]] = {}
+        contracts = dict.fromkeys(result.blocks.contracts)
         for each in result.blocks.changes:
             body = result.bodies[each.height]
+            if not 0 <= each.after.nonce - each.before.nonce <= body.sent_count(each.account):
+                contracts[each.account] = None  # it was created or destroyed, delegates, or created a contract
             raw = each.after.coins - each.before.coins
             raw -= body.coin_change(each.account) + body.withdrawn_coins(each.account)
             if raw:
@@ -288,8 +295,9 @@ class TransactionReader:
         for height, raws in remainders.items():
             reason = UNTRACED if transfers_by_height[height] is None else UNEXPLAINED_BLOCK
             result.unexplained += self._unexplained(height, raws, reason)
-        contracts = dict.fromkeys(result.blocks.contracts)
-        result.unexplained += self._unexplained(result.blocks.span.last, contracts, HAS_CODE)
+        last, unproven = result.blocks.span.last, dict.fromkeys(result.blocks.unproven)
+        result.unexplained += self._unexplained(last, contracts, HAS_CODE)
+        result.unexplained += self._unexplained(last, unproven, NEVER_SENT)
 
     async def _trace_blocks(self, blocks: Sequence[Body]) -> _BlockTransfers:
         """Return the internal transfers of whole blocks, from traces or else from simulations."""
