@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from chainfolio.assets import Asset
+from chainfolio.plans import Unknown
 from chainfolio.positions import AccountReader
 from chainfolio.protocols import InstalledProtocols
 from chainfolio.reads import Read
@@ -54,8 +55,8 @@ class AbiFamilies(Protocol):
         Contracts in `plain` are no shares; transfers of those in `trusted` need no check.
         """
 
-    def to_request(self, read: Read[object]) -> AbiCall | CoinBalance | None:
-        """Return the request of a decoder's read; None if it is another kind of read."""
+    def to_request(self, read: Read[object]) -> AbiCall | CoinBalance | Unknown | None:
+        """Return the request of a decoder's read; Unknown if it cannot be encoded, None if it is of another kind."""
 
     def decode(self, read: Read[object], returned: bytes) -> object:
         """Return the value of a contract read from the bytes that the call returned."""

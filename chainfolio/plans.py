@@ -50,12 +50,13 @@ class Unknown:
     """The read gave no value; never to be taken for zero.
 
     `cause`: `read` if the read itself failed, which says nothing about the contract; `absent` if the contract does
-    not exist or may not; `contract` if its result is invalid; `gone` if the state of an earlier block is not
-    available. Every node gives the same result for `absent` and `contract`.
+    not exist or may not; `contract` if its result is invalid; `argument` if a number of the read is beyond what any
+    function takes, so that it was not sent; `gone` if the state of an earlier block is not available. Every node gives
+    the same result for `absent` and `contract`.
     """
 
     reason: str
-    cause: Literal["read", "absent", "contract", "gone"] = "read"
+    cause: Literal["read", "absent", "contract", "argument", "gone"] = "read"
 
 
 @dataclass(slots=True)

@@ -6,10 +6,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from chainfolio.abi import AbiCall, AssetNames, CoinBalance
-from chainfolio.adapters.evm.call import decode, encode
+from chainfolio.adapters.evm.call import decode
 from chainfolio.adapters.evm.positions.matching import Protocols
 from chainfolio.adapters.evm.positions.reader import EvmAccountReader
 from chainfolio.adapters.evm.reads import AbiValue, Call, NativeBalance
+from chainfolio.adapters.evm.scanner import call_data, not_encodable
+from chainfolio.plans import Unknown
 from chainfolio.protocols import InstalledProtocols
 from chainfolio.reads import Read
 
@@ -31,11 +33,20 @@ class Families:
         )
         return EvmAccountReader(protocols, names)
 
-    def to_request(self, read: Read[object]) -> AbiCall | CoinBalance | None:
-        """Return the call or balance that a decoder's read stands for; None if it is no such read."""
-        if isinstance(read, Call):
-            return AbiCall(read.to, encode(read.signature, read.args), read.alone)
-        return CoinBalance(read.account) if isinstance(read, NativeBalance) else None
+    def to_request(self, read: Read[object]) -> AbiCall | CoinBalance | Unknown | None:
+        """Return the call or balance that a decoder's read stands for; None if it is no such read.
+
+        Unknown if it cannot be encoded: decoders are third-party code, and pass on numbers of contracts.
+        """
+        if not isinstance(read, Call | NativeBalance):
+            return None
+        try:
+            content = call_data(read)
+        except Exception as error:
+            return not_encodable(error)
+        if isinstance(read, NativeBalance):
+            return CoinBalance(read.account)
+        return AbiCall(read.to, content or b"", read.alone)
 
     def decode(self, read: Read[object], returned: bytes) -> AbiValue:
         """Return the value of a call's return data; Unknown if the data does not fit the signature."""

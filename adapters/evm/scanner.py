@@ -74,9 +74,9 @@ class PendingRead:
         A read that cannot be encoded has its result at once: Unknown.
         """
         try:
-            self.data = _call_data(self.query)
+            self.data = call_data(self.query)
         except Exception as error:  # decoders are third-party code, and pass on numbers of contracts
-            self.data, self.result = None, _not_encodable(error)
+            self.data, self.result = None, not_encodable(error)
         if self.untrusted:
             self.gas, self.max_reads = READ_GAS, MAX_CALL_READS
         elif self.alone:
@@ -98,7 +98,7 @@ class PendingRead:
         return self.query.account if isinstance(self.query, NativeBalance) else self.query.to
 
 
-def _call_data(query: Read) -> bytes | None:
+def call_data(query: Read) -> bytes | None:
     """Return the call data of a read; None for a native balance.
 
     Raises:
@@ -106,24 +106,24 @@ def _call_data(query: Read) -> bytes | None:
         Exception: As `encode`.
     """
     if isinstance(query, NativeBalance):
-        target, call_data = query.account, None
+        target, content = query.account, None
     else:
-        target, call_data = query.to, encode(query.signature, query.args)
+        target, content = query.to, encode(query.signature, query.args)
     if not TARGET.match(target):
         raise ValueError(f"{target!r:.100} is no address")
-    if call_data is not None and len(call_data) > MAX_CALL_DATA:
-        raise ValueError(f"{len(call_data):,} bytes of call data are more than {MAX_CALL_DATA:,}")
-    return call_data
+    if content is not None and len(content) > MAX_CALL_DATA:
+        raise ValueError(f"{len(content):,} bytes of call data are more than {MAX_CALL_DATA:,}")
+    return content
 
 
-def _not_encodable(error: Exception) -> Unknown:
+def not_encodable(error: Exception) -> Unknown:
     """Return the result of a read that cannot be encoded.
 
-    A number out of range comes from a contract: no function takes it. Anything else is a fault of the decoder.
+    A number out of range (cause `argument`) comes from contracts. Anything else is a fault of the decoder.
     """
     from eth_abi.exceptions import ValueOutOfBounds  # takes a quarter of a second, and is loaded for errors only
 
-    cause: Literal["read", "contract"] = "contract" if isinstance(error, ValueOutOfBounds) else "read"
+    cause: Literal["read", "argument"] = "argument" if isinstance(error, ValueOutOfBounds) else "read"
     return Unknown(f"the read cannot be encoded: {type(error).__name__}: {error}"[:MAX_REASON], cause)
 
 

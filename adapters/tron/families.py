@@ -127,17 +127,20 @@ class EvmProtocols:
                 result: Output = stop.value
                 return result
             reads = [self._translate_read(each) for each in evm_reads]
-            answers = iter((yield [each for each in reads if each is not None]))
+            answers = iter((yield [each for each in reads if not isinstance(each, Unknown)]))
             pairs = zip(evm_reads, reads, strict=True)
             results = [
-                NO_OLD_STATE if read is None else _native_balance(evm_read, next(answers)) for evm_read, read in pairs
+                read if isinstance(read, Unknown) else _native_balance(evm_read, next(answers))
+                for evm_read, read in pairs
             ]
 
-    def _translate_read(self, read: Read[object]) -> Read[object] | None:
-        """Return a read of this chain for one of the decoders, None if it is of an older state."""
+    def _translate_read(self, read: Read[object]) -> Read[object] | Unknown:
+        """Return a read of this chain for one of the decoders; Unknown if it is of an older state or not encodable."""
         if isinstance(read, AtParent) and self._is_evm(read):
-            return None
+            return NO_OLD_STATE
         call = self.families.to_request(read)
+        if isinstance(call, Unknown):
+            return call
         if isinstance(call, CoinBalance):
             return WalletRead(from_evm(call.account))
         return AbiRead(self.families, read) if isinstance(call, AbiCall) else read
@@ -159,7 +162,7 @@ class EvmProtocols:
             calls=tuple(
                 ReadResult(read, call.result)
                 for call in position.calls
-                if (read := self._translate_read(call.read)) is not None
+                if not isinstance(read := self._translate_read(call.read), Unknown)
             ),
         )
 

@@ -104,8 +104,8 @@ async def test_what_cannot_be_read_is_never_a_number_and_spoils_nothing(route: i
 @pytest.mark.parametrize(
     ("bad", "cause"),
     [
-        (Call(TOKEN, "convertToAssets(uint256)(uint256)", (2**256,)), "contract"),
-        (Call(TOKEN, "convertToAssets(uint256)(uint256)", (2**256,), untrusted=True), "contract"),
+        (Call(TOKEN, "convertToAssets(uint256)(uint256)", (2**256,)), "argument"),
+        (Call(TOKEN, "convertToAssets(uint256)(uint256)", (2**256,), untrusted=True), "argument"),
         (Call(TOKEN, "balanceOf(address)(uint256)", (7,)), "read"),
         (Call(TOKEN, "balanceOf(address)(uint256)", ("0x12",)), "read"),
         (Call(TOKEN, "balanceOf(address)(uint256)"), "read"),

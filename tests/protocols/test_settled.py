@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio.adapters.evm.positions.price_guard import MAX_MOVE, UNMOVED, Reserves, reserves
-from chainfolio.adapters.evm.positions.rules import AtEarlierBlock, MayRefuse, ProtocolMatch, run_decoder
+from chainfolio.adapters.evm.positions.rules import AtEarlierBlock, MayRefuse, ProtocolMatch, ReadError, run_decoder
 from chainfolio.adapters.evm.protocols import balancer_v2, uniswap_v2, uniswap_v3, uniswap_v4
 from chainfolio.adapters.evm.protocols.ticks import LiquidityState, amounts
 from chainfolio.adapters.evm.protocols.uniswap_v3 import NOT_COVERED
@@ -347,3 +347,19 @@ def test_before_is_the_read_at_the_parent_and_two_blocks_before_at_its_parent() 
 
     assert run_offline(run_decoder(decoder), answer) == [None, Unknown("timed out"), 7]
     assert reads == list(answers)
+
+
+@pytest.mark.parametrize("result", [Reverted(), Unknown("none", "absent"), Unknown("too short", "contract")])
+def test_a_call_that_a_contract_does_not_answer_is_refused(result: Any) -> None:
+    def decoder() -> Any:
+        return (yield [MayRefuse(Call(A, "totalSupply()(uint256)"))])
+
+    assert run_offline(run_decoder(decoder), lambda read: result) == [None]
+
+
+def test_a_call_with_a_number_beyond_its_type_is_unknown_and_not_refused() -> None:
+    def decoder() -> Any:
+        return (yield [MayRefuse(Call(A, "convertToAssets(uint256)(uint256)", (2**256,)))])
+
+    with pytest.raises(ReadError, match="did not say convertToAssets: no uint256"):
+        run_offline(run_decoder(decoder), lambda read: Unknown("no uint256", "argument"))

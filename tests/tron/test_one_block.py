@@ -12,7 +12,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.engine.snapshots import collectibles
 from chainfolio.engine.snapshots.trust import Trust
-from chainfolio.plans import Plan, run_batched
+from chainfolio.plans import Plan, read, run_batched
 from chainfolio.protocols import InstalledProtocols
 from tests.tron.fakes import ALICE, BOB, USDT, FakeNode
 
@@ -70,7 +70,7 @@ async def test_collectibles_are_of_the_block_of_accounts_that_take_several_round
 
     def account(first: bool) -> Plan[int]:
         yield [WalletRead(ALICE)]
-        (state,) = yield [WalletRead(BOB)]
+        state = yield from read(WalletRead(BOB))
         return state.block.height
 
     trust = Trust(lambda asset: True)

@@ -225,7 +225,12 @@ class Family(ProtocolFamily):
 
 @dataclass(frozen=True, slots=True)
 class MayRefuse:
-    """A call that a contract may refuse: the value is None if it reverts or there is no contract."""
+    """A call that a contract may refuse.
+
+    The value is None if it reverts, if there is no contract, or if the contract does not have the function: then it
+    returns nothing, or something that does not fit the signature. A call that cannot be made, because an argument is
+    beyond its type, is no refusal: the position is unknown.
+    """
 
     call: Call
 
@@ -254,7 +259,7 @@ def run_decoder(decoder: Callable[..., Rounds[DecoderRead, AbiValue, Value]], *a
     """Run a decoder as a plan: it is sent values, and continues only if it has all values that it needs.
 
     Raises:
-        ReadError: A contract refused a call that is no `MayRefuse`, or a read failed.
+        ReadError: A contract refused a call that is no `MayRefuse`, or a read failed or could not be made.
     """
     running = decoder(*args)
     values: list[AbiValue] | None = None
@@ -277,7 +282,7 @@ def _value(read: DecoderRead, result: AbiValue) -> AbiValue:
     """Return the value that a decoder is sent for a result; None for a refused read that may be refused.
 
     Raises:
-        ReadError: A needed read has no value, or the node failed.
+        ReadError: A needed read has no value, a read could not be made, or the node failed.
     """
     if isinstance(read, AtEarlierBlock) and isinstance(result, Unknown) and result.cause in ("read", "gone"):
         return result
@@ -285,7 +290,8 @@ def _value(read: DecoderRead, result: AbiValue) -> AbiValue:
     if not isinstance(result, Reverted | Unknown):
         return result
     if isinstance(read, MayRefuse | AtEarlierBlock):
-        if not failed:
+        is_refused = isinstance(result, Reverted) or result.cause != "argument"
+        if is_refused and not failed:
             return None
         call: Read = read.call
     else:
