@@ -155,7 +155,7 @@ class SameBlockReader(Protocol):
     """
 
     def at_same_block(self, plan: Callable[[], Plan[Output]]) -> Plan[Output]:
-        """Return the result of a plan that runs beside the accounts, with its state at their block.
+        """Return the result of a plan that runs together with the accounts, with its state at their block.
 
         Args:
             plan: Makes the plan; it is called again for each pass.

@@ -281,8 +281,7 @@ class Collector:
         """Wait for the previous commit, and start the commit of a batch in a thread."""
         if writing is not None:
             await asyncio.shield(writing)
-        last = await self._last(pending, work)
-        return asyncio.ensure_future(asyncio.to_thread(self._commit, pending, last, work))
+        return asyncio.ensure_future(asyncio.to_thread(self._commit, pending, await self._last(pending, work), work))
 
     async def _chunks(
         self, span: Span, work: Work, on_start: Callable[[int], None] = lambda blocks: None
@@ -349,14 +348,9 @@ class Collector:
             )
 
     async def _last(self, pending: _PendingBatch, work: Work) -> Block | None:
-        """Return the last block of a batch, on which the tail will build; None if no height has a block.
-
-        None, too, if no node has what was requested of accounts: nodes may have lost the blocks as well.
-        """
-        chunk = pending.chunks[-1]
-        if chunk.last is not None or (work.accounts and not chunk.read_methods):
-            return chunk.last
-        return await newest_block_in(self.chain, pending.span)
+        """Return the last block of a batch, on which the tail will build; None if no height has a block."""
+        is_unread = work.accounts and not pending.chunks[-1].read_methods  # nodes may have lost the blocks, too
+        return pending.chunks[-1].last or (None if is_unread else await newest_block_in(self.chain, pending.span))
 
     def _commit(self, pending: _PendingBatch, last: Block | None, work: Work) -> None:
         """Commit one batch: intent, one commit per table, close. Runs in a thread."""

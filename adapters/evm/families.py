@@ -36,13 +36,13 @@ class Families:
     def to_request(self, read: Read[object]) -> AbiCall | CoinBalance | Unknown | None:
         """Return the call or balance that a decoder's read stands for; None if it is no such read.
 
-        Unknown if it cannot be encoded: decoders are third-party code, and pass on numbers of contracts.
+        Unknown if it cannot be encoded.
         """
         if not isinstance(read, Call | NativeBalance):
             return None
         try:
             content = call_data(read)
-        except Exception as error:
+        except Exception as error:  # decoders are third-party code, and pass on numbers of contracts
             return not_encodable(error)
         if isinstance(read, NativeBalance):
             return CoinBalance(read.account)

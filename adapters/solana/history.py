@@ -66,7 +66,7 @@ class _TokenAccounts:
     addresses: frozenset[str] = frozenset()
 
 
-class _Pruned(HistoryUnavailable):
+class _PrunedNode(HistoryUnavailable):
     """The first block of an endpoint, at the slot `first_block`, is later than the start of the span."""
 
     def __init__(self, source: str, slot: int, first_block: int) -> None:
@@ -128,8 +128,10 @@ class AccountHistory:
         try:
             piece = await self.node.with_any(read, kind="history")
         except SourceError:
-            first_blocks = [each.first_block for each in errors.values() if isinstance(each, _Pruned)]
-            if not first_blocks or not all(isinstance(each, _Pruned | UnsupportedMethod) for each in errors.values()):
+            first_blocks = [each.first_block for each in errors.values() if isinstance(each, _PrunedNode)]
+            if not first_blocks or not all(
+                isinstance(each, _PrunedNode | UnsupportedMethod) for each in errors.values()
+            ):
                 raise
             unread = Span(span.first, min(span.last, min(first_blocks) - 1))
             return SpanTables(unread, _rows_of(tables(self.node.key, [], datasets), accounts), None)
@@ -143,7 +145,7 @@ class AccountHistory:
         """Read the oldest transactions of a span, about `PIECE_SIZE`, from one endpoint.
 
         Stores token accounts and stake calls that they name, once all was read. Raises BadAnswer if token accounts do
-        not end, _Pruned if the first block of the endpoint is later than the start of the span.
+        not end, _PrunedNode if the first block of the endpoint is later than the start of the span.
         """
         owned = {each: await self._known_token_accounts(endpoint, each, span.last) for each in accounts}
         transactions: dict[str, _ReadTransaction] = {}
@@ -201,15 +203,15 @@ class AccountHistory:
         """Return the transactions of a span that name some addresses, each once and the oldest first.
 
         New lists are cached. Other readers may replace cached lists meanwhile, so the lists are those that were read
-        here. Raises _Pruned if a list was read, and the first block of the endpoint is later than the span's start: an
-        endpoint lists no transactions before its first block.
+        here. Raises _PrunedNode if a list was read, and the first block of the endpoint is later than the span's start:
+        an endpoint lists no transactions before its first block.
         """
         caches = {address: await self._list_address(endpoint, address, span) for address in addresses}
         new = {address: cache for address, cache in caches.items() if self._lists.get(address) is not cache}
         if new:
             # After the lists: nodes drop blocks while they are read.
             if first_served := await pruned_until(endpoint, span.first):
-                raise _Pruned(endpoint.name, span.first, first_served)
+                raise _PrunedNode(endpoint.name, span.first, first_served)
             self._lists |= new
         by_signature = {each.signature: each for cache in caches.values() for each in cache.listings}
         return sorted((each for each in by_signature.values() if each.slot in span), key=lambda each: each.slot)

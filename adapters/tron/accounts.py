@@ -81,7 +81,7 @@ class SnapshotAccounts:
         return state
 
     def at_same_block(self, plan: Callable[[], Plan[Output]]) -> Plan[Output]:
-        """Run a plan beside the accounts, as specified by `chainfolio.positions.SameBlockReader`."""
+        """Run a plan together with the accounts, as specified by `chainfolio.positions.SameBlockReader`."""
         result = yield from self.one_block.read(lambda is_first: plan())
         return result
 

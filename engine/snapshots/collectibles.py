@@ -74,7 +74,7 @@ def read(
 ) -> Plan[CollectiblesResult]:
     """Return the collectibles that are held, with collection names, and an issue for each failed read.
 
-    They are held at the block of the accounts that `reader` reads, whose plans have to run beside this one. A
+    They are held at the block of the accounts that `reader` reads, whose plans have to run together with this one. A
     collectible whose contract refuses the read is left out without an issue. Reads of untrusted collections are marked
     as untrusted.
     """
