@@ -104,9 +104,9 @@ class EvmChain(NodeBackedChain[Node], Approvals):
     async def probe(self, first: int) -> None:
         """Find out if blocks from `first` on can be traced, and set `traces`.
 
-        With an explorer nothing is done. It traces a block with transactions each of the oldest, the middle and the
-        newest blocks. `traces` is False if one cannot be traced, or if none has transactions. Only a failure to read
-        the head is raised, as SourceError.
+        With an explorer nothing is done. Otherwise the first block with transactions is traced of each PROBE_BLOCKS
+        oldest, middle and newest blocks. `traces` is False if one cannot be traced, or if none has transactions. Only
+        a failure to read the head is raised, as SourceError.
         """
         if self.explorer is not None:
             return
@@ -239,7 +239,10 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         before: Block | None = None,
         events: Sequence[str] = (),
     ) -> SpanTables:
-        """Read and check a span, and return the tables of some datasets; keep its headers in `recent`.
+        """Read and check a span, and return the tables of some datasets; store its headers in `recent`.
+
+        Logs that no requested dataset decodes are raw in `logs`. The result is not linked, and has no blocks, if no
+        headers were read (`LogReader.read`).
 
         Args:
             span: The blocks to read.
@@ -283,7 +286,8 @@ class EvmChain(NodeBackedChain[Node], Approvals):
     async def collect_receipts(self, height: int, datasets: Sequence[str]) -> SpanTables:
         """Return the rows of log datasets in one block, from the block's receipts; as `ReceiptReader`.
 
-        Their logs are checked against the block's bloom, unless the integrity is "off".
+        The logs are checked against the block's bloom, unless the integrity is "off". Logs that no requested dataset
+        decodes are raw in `logs`.
 
         Raises:
             SourceError: No endpoint gives the receipts, or they are wrong.
@@ -326,7 +330,7 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         return await self._accounts.forecast(span, accounts, datasets, budget)
 
     def decode_again(self, stored: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """Decode stored rows of token transfers, approvals and raw logs with today's decoders."""
+        """Decode stored rows of token transfers, approvals and raw logs again; other rows are left out."""
         return decode(
             self.facts,
             without_duplicates(restore(stored)),
@@ -401,7 +405,8 @@ def build(
     """Build one chain from its settings and its file of facts.
 
     Raises:
-        BadRequest: The settings name another chain id than the facts.
+        BadRequest: The settings name another chain id than the facts, or there are no facts of the chain.
+        BadSettings: The file of facts is missing or invalid.
     """
     facts = chain_facts.of(key, settings.facts, configs)
     if settings.chain_id and settings.chain_id != facts.chain_id:

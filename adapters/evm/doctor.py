@@ -25,10 +25,9 @@ async def examine(node: Node) -> list[dict[str, Any]]:
 
 
 async def abilities(node: Node, heads: Heads) -> dict[str, Any]:
-    """Return the height of the oldest readable state, the route of reads, and if the node left out logs.
+    """Return `oldestState` (a height), `reads` (their route), `leavesOutLogs`, and `problem` if it does.
 
-    Only a few heights are tried: the first, the middle and the newest. Leaving out logs is a `problem`, but does not
-    make the node unusable.
+    Only a few heights are tried: the first, the middle and the newest. A `problem` does not make the node unusable.
 
     Raises:
         SourceError: The newest state cannot be read.

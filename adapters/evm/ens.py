@@ -55,6 +55,7 @@ class Names:
         Raises:
             BadRequest: It is no name.
             NotFound: It has no address, or has expired.
+            SourceError: No endpoint can read it, or the endpoints disagree.
         """
         name = normal(text)
         try:
@@ -69,7 +70,11 @@ class Names:
         return _canonical(account)
 
     async def name(self, address: str) -> str | None:
-        """Return the name that an account claims; None if there is none, or it is expired or not its own."""
+        """Return the name that an account claims; None if there is none, or it is expired or not its own.
+
+        Raises:
+            SourceError: No endpoint can read it, or the endpoints disagree.
+        """
         try:
             claimed: str | None = await self._ens.name(Web3.to_checksum_address(address))
             if claimed is None or normal(claimed) != claimed:

@@ -82,6 +82,8 @@ def explains(logs: Logs, header: Header) -> bool:
 def check_links(source: str, headers: Sequence[Header], before: Block | None) -> None:
     """Check that every header names the one before as its parent; `before` is the last stored block.
 
+    A header whose height does not follow that of the one before is not checked.
+
     Raises:
         Reorged: The first header does not follow `before`.
         BadAnswer: Another one does not follow its predecessor.
@@ -100,7 +102,8 @@ def check_logs(
 ) -> npt.NDArray[np.int64]:
     """Check logs and fill in their times; return the heights that seem to lack logs.
 
-    Without `bloom` (some chains leave theirs empty), no height seems to lack logs.
+    `headers` are those of all blocks of the span, in order. Without `bloom` (some chains leave theirs empty), no height
+    seems to lack logs.
 
     Raises:
         BadAnswer: A log cannot be true.

@@ -221,7 +221,7 @@ def _nibbles(digits: Bytes) -> Bytes:
 
 
 def _template(record: bytes) -> _Template | None:
-    """Return the shape of a record; None if it has no columns or more than MAX_DATA bytes."""
+    """Return the shape of a record; None if a field is missing, unusual, or longer than MAX_DATA bytes."""
     fields = _Fields(np.full(len(record), 255, np.uint8))
     end = 1
     for match in _VALUE.finditer(record):

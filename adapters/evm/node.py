@@ -150,7 +150,10 @@ class Node(Pool[Endpoint]):
         return Heads(await self.block(latest), min(finalized, latest))
 
     async def _survey(self) -> None:
-        """Read the heads of every endpoint from time to time, also of those that serve no reads."""
+        """Read the heads of all endpoints, also of those that serve no reads, if SURVEY_S seconds have passed.
+
+        Their errors are not raised.
+        """
         now_s = self.environment.clock.monotonic_s()
         if len(self.endpoints) > 1 and (self._surveyed_s is None or now_s - self._surveyed_s >= SURVEY_S):
             self._surveyed_s = now_s
@@ -181,7 +184,7 @@ class Node(Pool[Endpoint]):
         """Return the heads by an endpoint's answers to the handshake, and store its state.
 
         The endpoint is marked as checked, and the newest block becomes the head of its health. A depth
-        of finality in the chain's facts replaces the node's final block. Without both, it is 64 blocks.
+        of finality in the chain's facts replaces the node's final block. Without both, the depth is 64.
 
         Args:
             endpoint: The endpoint that answered.
@@ -282,7 +285,7 @@ class Node(Pool[Endpoint]):
     async def hashes(self, height: int) -> dict[Endpoint, str]:
         """Return the hash that each answering endpoint has at a height, which may differ.
 
-        Endpoints that fail are left out; all may.
+        Endpoints that fail or are quarantined are left out; all may be.
         """
 
         async def of(endpoint: Endpoint) -> list[Header] | SourceError:
@@ -297,12 +300,12 @@ class Node(Pool[Endpoint]):
         }
 
     async def agreed_hash(self, block: Block) -> str:
-        """Return the hash at the height of a formerly final block on which the endpoints agree.
+        """Return the hash at a formerly final height, by a majority for `block` or else by all endpoints.
 
-        If most of them still have `block`, the others are quarantined.
+        Only endpoints that answer count. If most of them still have `block`, the others are quarantined.
 
         Raises:
-            Unavailable: Too few endpoints answer, or they do not agree.
+            Unavailable: There is no such majority, and the endpoints do not agree or are fewer than the quorum.
         """
         hashes = await self.hashes(block.height)
         votes = Counter(hashes.values())

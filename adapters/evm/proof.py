@@ -74,7 +74,7 @@ def word_at(source: str, root: bytes, key: bytes, proof: Sequence[bytes]) -> int
 def walk(source: str, root: bytes, key: bytes, proof: Sequence[bytes]) -> bytes | None:
     """Return the value of a secure trie at a key; None if the proof shows that there is none.
 
-    Nodes that are not on the path are ignored.
+    The key is hashed here. Nodes that are not on the path are ignored.
 
     Raises:
         BadAnswer: A node on the path is missing, malformed, or does not have its parent's hash.

@@ -83,9 +83,10 @@ class LogReader:
         headers: bool = False,
         further_queries: Sequence[Query] = (),
     ) -> Chunk:
-        """Read the logs of one span, verified against the headers of its blocks unless integrity is off.
+        """Read the logs of one span, checked against the headers of its blocks if these are read.
 
-        The chunk has headers only if they were read.
+        With integrity "off", headers are only read for `headers`, for a quorum, or for logs without a time. The chunk
+        has headers only if they were read.
 
         Args:
             before: The block that the span must follow; None if it is unknown. Without headers it is not checked.

@@ -84,7 +84,9 @@ def traceable_blocks(source: str, headers: Sequence[Header]) -> list[TracedBlock
 
 
 async def internal_transfers(node: Node, blocks: Sequence[TracedBlock]) -> dict[TracedBlock, list[CoinTransfer]]:
-    """Return the internal transfers of each block, BLOCKS_AT_ONCE blocks per request; {} for no blocks.
+    """Return the internal transfers of each block, without the transactions' own values; {} for no blocks.
+
+    BLOCKS_AT_ONCE blocks are read per request.
 
     Raises:
         UnsupportedMethod: No endpoint traces blocks.

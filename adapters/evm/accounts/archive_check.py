@@ -39,6 +39,7 @@ async def check_past_state(endpoint: Endpoint, span: Span) -> None:
 
     Raises:
         HistoryUnavailable: The endpoint ignores which block is requested.
+        SourceError: The endpoint does not answer, or an answer is malformed.
     """
     if endpoint.capabilities.get(CAPABILITY):
         return

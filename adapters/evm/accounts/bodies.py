@@ -128,7 +128,7 @@ class BodyReader:
         hashes: Mapping[int, str],
         known_hashes: KnownHashes | None = None,
     ) -> dict[int, Body]:
-        """Read blocks with the transactions of some accounts.
+        """Return blocks by height, with the transactions of some accounts and their receipts.
 
         Args:
             heights: The blocks to read.
@@ -140,6 +140,7 @@ class BodyReader:
         Raises:
             Reorged: A block no longer has its hash in `hashes`.
             BadAnswer: Blocks, transactions and receipts do not belong together.
+            SourceError: No endpoint gives them.
         """
         if not heights:
             return {}

@@ -49,6 +49,9 @@ async def read_boundaries(
         span: The window.
         accounts: Addresses in lower case.
         hashes: Block hashes by height, for blocks that are not final.
+
+    Raises:
+        SourceError: No endpoint answers.
     """
     low = max(0, span.first - 1)
 

@@ -39,6 +39,8 @@ async def forecast(
 ) -> Forecast:
     """Estimate the cost of reading accounts in a span of final blocks, with at most 20 requests.
 
+    If no endpoint has the state that a search for transactions needs, their datasets are `unread`.
+
     Raises:
         SourceError: No endpoint gives a block or a window of logs.
     """

@@ -78,6 +78,7 @@ class AccountHistory:
 
         Raises:
             OverBudget: The budget ends before anything was read.
+            Reorged: The blocks do not follow each other, or `before`.
             SourceError: No endpoint answers.
         """
         accounts = sorted({each.lower() for each in accounts})

@@ -93,10 +93,11 @@ ROUTES: Mapping[int, Route] = {
 
 
 async def read_internal_transfers(node: Node, targets: Sequence[TraceTarget]) -> list[list[CoinTransfer]]:
-    """Return the internal transfers of each transaction.
+    """Return the internal transfers of each transaction, in order, without the transaction's own value.
 
     Raises:
         UnsupportedMethod: No endpoint traces transactions.
+        HistoryUnavailable: No endpoint has the state that traces need.
         BadAnswer: An endpoint has no traces of a transaction, or wrong ones.
     """
 

@@ -88,7 +88,7 @@ class LogAnswers:
         )
 
     def left_out(self, span: Span, accounts: Sequence[str]) -> list[LeftOut]:
-        """Return the logs in a span that stored answers are known to lack."""
+        """Return the logs in a span that stored answers about all the accounts are known to lack."""
         answers = [each for each in self._answers if each.accounts.issuperset(accounts)]
         return [each.left_out for each in answers if each.left_out is not None and each.left_out.height in span]
 

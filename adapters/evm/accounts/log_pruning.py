@@ -50,9 +50,10 @@ class PruningCheck:
         return [] if len(logs) else sorted({first + len(window) * k // EVEN_SAMPLES for k in range(EVEN_SAMPLES)})
 
     async def check(self, endpoint: Endpoint, headers: Sequence[Header], accounts: Sequence[str]) -> Logs:
-        """Test up to MAX_TESTED of the sampled blocks, empty answers repeatedly, and return all their logs.
+        """Test up to MAX_TESTED of the sampled blocks whose blooms promise logs, and return all their logs.
 
-        If none is empty, the first height with logs is remembered for the endpoint.
+        Refused requests are ignored. If at least MIN_EMPTY answers are empty, these blocks are read again. If none is
+        empty, the first height with logs is remembered for the endpoint.
 
         Raises:
             HistoryUnavailable: At least MIN_EMPTY blocks have no logs although their blooms promise some, and receipts

@@ -72,7 +72,7 @@ class AccountLogs:
             receipts: Logs of receipts, which the answers must have.
 
         Returns:
-            The next window of the span, with the header of its last block.
+            The next window of the span (with a quorum, all of it), with the header of its last block.
 
         Raises:
             OmittedLogs: Every endpoint leaves out logs.

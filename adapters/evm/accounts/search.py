@@ -88,6 +88,8 @@ async def find_changes(
 ) -> tuple[Span, list[Change[T]]]:
     """Find the blocks of a span that changed each account, compared with the state before the span.
 
+    Changes between two equal values that were read are not noticed.
+
     Args:
         read: Returns the values of probes, in order.
         accounts: The accounts to search.

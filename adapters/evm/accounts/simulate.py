@@ -38,7 +38,9 @@ class _Block(msgspec.Struct):
 
 
 async def simulate_transfers(node: Node, blocks: Sequence[Body]) -> list[list[CoinTransfer] | None]:
-    """Return the internal transfers of each block; None for blocks that no endpoint can simulate.
+    """Return the internal transfers of each block; None for a block that the endpoint cannot simulate.
+
+    All are None if no endpoint has the method or the state. Contract creations are not simulated.
 
     Raises:
         BadAnswer: An endpoint simulated other transactions than requested.

@@ -60,7 +60,7 @@ class AccountTransactions:
     Attributes:
         blocks: The blocks in which the accounts were active.
         bodies: These blocks by height.
-        transfers: The internal transfers by height; None if no endpoint can trace.
+        transfers: The internal transfers by height; None if no endpoint can trace, empty if they were not requested.
         unexplained: Changes of balances that neither transactions nor transfers explain.
         has_payments: True if blocks in which the protocol itself paid the accounts are among the bodies.
     """
@@ -105,6 +105,7 @@ class TransactionReader:
     ) -> AccountTransactions:
         """Read the next window of a span, and compare it with the accounts' states at both ends.
 
+        It is not compared if state was searched, or if it has only blocks that are not final, all without activity.
         If transactions are missing, state is searched instead, and the search methods of that endpoint are not used any
         more; only an explorer is asked again for the next window. Coins that stay unexplained are reported.
 
@@ -113,7 +114,7 @@ class TransactionReader:
             accounts: Addresses in lower case.
             hashes: Block hashes by height, for blocks that are not final.
             headers: All headers of the span, if they were read.
-            with_transfers: Read internal transfers, too.
+            with_transfers: Read internal transfers, too; a search of state always does.
 
         Raises:
             HistoryUnavailable: No endpoint has the state that the search needs.
@@ -214,7 +215,7 @@ class TransactionReader:
     ) -> None:
         """Add to `result` the blocks in which coins changed by more than transactions and calls explain.
 
-        What withdrawals do not explain either is added as unexplained, if transfers were read.
+        What withdrawals do not explain either is added as unexplained, unless `result.transfers` is None.
 
         Args:
             result: The transactions of a window.

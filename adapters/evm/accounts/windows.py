@@ -57,7 +57,7 @@ class Windows(Generic[T]):
             read_pieces: Returns, for each piece, the answers to its questions.
 
         Returns:
-            The window, and the answers of each of its pieces.
+            The window of at most MAX_PIECES pieces, which ends before the first refused one, and their answers.
 
         Raises:
             BadAnswer: The endpoint refuses even a single block.

@@ -18,7 +18,10 @@ TOPICS = (events.APPROVAL, events.APPROVAL_FOR_ALL)
 
 
 def decode(logs: Logs, chain: str, wrapped: str | None) -> tuple[pa.Table, Mask]:
-    """Return rows of `approvals` and a mask of the logs that they are made from. `wrapped` is not used."""
+    """Return rows of `approvals` and a mask of the logs that they are made from. `wrapped` is not used.
+
+    Standards are recognised by topics and size of data; other shapes stay undecoded.
+    """
     has_two_parties = is_address(logs.topics[1]) & is_address(logs.topics[2])
     approval, for_all = (logs.of(topic) for topic in TOPICS)
     erc20 = approval & has_two_parties & (logs.topic_count == 3) & (logs.data_size == 32)

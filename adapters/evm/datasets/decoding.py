@@ -15,7 +15,10 @@ from chainfolio.adapters.evm.logs import Logs
 
 
 def decode(facts: Facts, all_logs: Logs, datasets: Sequence[str]) -> dict[str, pa.Table]:
-    """Return logs as tables: each log in the table that can hold all of it, otherwise raw in `logs`."""
+    """Return logs as tables: each log in the table that can hold all of it, otherwise raw in `logs`.
+
+    Requested tables may be empty; `logs` is only present with rows. Datasets that are not made from logs are ignored.
+    """
     tables: dict[str, pa.Table] = {}
     decoded = np.zeros(len(all_logs), np.bool_)
     wrapped = facts.wrapped.address if facts.wrapped else None

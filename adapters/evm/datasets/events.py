@@ -32,7 +32,10 @@ def query(filters: Sequence[str]) -> Query:
 
 
 def matching_logs(logs: Logs, filters: Sequence[str]) -> Logs:
-    """Return logs without those that combine one filter's event with another filter's contract."""
+    """Return logs without those of a filter's event from contracts for which no filter has it.
+
+    Logs of events that no filter has stay.
+    """
     contracts: dict[str, list[bytes]] = {}
     for contract, topic in (each.split("/") for each in filters):
         contracts.setdefault(topic, []).append(contract.encode())
@@ -44,8 +47,9 @@ def matching_logs(logs: Logs, filters: Sequence[str]) -> Logs:
 
 
 def account_rows(logs: pl.LazyFrame) -> pl.LazyFrame:
-    """Return each log once for each account that its topics name.
+    """Return each log once for each topic that names an account, with the columns `account` and `place`.
 
+    `place` is the number of the topic. A log that names one account in two topics comes twice.
     A topic names an account if its first 12 bytes are zero and the next 12 are not all zero: those are small numbers.
     So the events of an invented address such as 0x0...01 are not found. No key has such an address.
     """

@@ -27,7 +27,8 @@ Column: TypeAlias = pa.Array | Bytes
 def decode(logs: Logs, chain: str, wrapped: str | None) -> tuple[pa.Table, Mask]:
     """Return rows of `transfers` and a mask of the logs that they are made from.
 
-    Standards are recognised by topics and size of data; other shapes stay undecoded.
+    Standards are recognised by topics and size of data; other shapes, and batches of more than MAX_ITEMS tokens, stay
+    undecoded.
 
     Args:
         logs: Logs of any events.
@@ -168,7 +169,7 @@ def _batch(logs: Logs, chain: str, row: int) -> pa.Table | None:
 
 
 def _pairs(data: bytes) -> list[tuple[int, int]] | None:
-    """Return ids and amounts of a TransferBatch; None for an encoding that no compiler writes."""
+    """Return ids and amounts of a TransferBatch; None if empty, over MAX_ITEMS, or unusually encoded."""
 
     def word_at(k: int) -> int:
         return int.from_bytes(data[32 * k : 32 * k + 32], "big")

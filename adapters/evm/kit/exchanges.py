@@ -113,10 +113,10 @@ def exchange_of(read: Read, result: ReadResult) -> Exchange:
 
 
 def results_of(exchanges: Iterable[Exchange]) -> RecordedResults:
-    """Return the results of a recording.
+    """Return the results of a recording; Unknown for data that does not fit its function.
 
     Raises:
-        ValueError: A read has no or several answers, or one that cannot be decoded.
+        ValueError: A read has no or several answers, or a malformed one.
     """
     results: dict[Key, ReadResult] = {}
     for each in exchanges:

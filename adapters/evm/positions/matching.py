@@ -236,7 +236,8 @@ class Protocols:
     def by_contract(self, account: str, interactions: ContractInteractions) -> Iterator[RuleMatch]:
         """Yield the matches of an account with contracts and collections that files name.
 
-        One match for a contract of a protocol, and one for each received token of a collection.
+        One match for a contract of a protocol, and one for each received token of a collection. Contracts of
+        `EveryAccount` rules match without interactions.
         """
         contracts = {*interactions.exchanged, *(contract_of(event) for event in interactions.events)}
         indexes = {index for contract in contracts for index in self._contract_indexes.get(contract, ())}

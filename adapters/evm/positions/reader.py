@@ -179,7 +179,10 @@ class SingleAccountReader:
         return PositionsRead(unfolded, issues)
 
     def _share(self, token: str, raw: int) -> Plan[PositionsRead]:
-        """Unwrap a token of the wallet; no position if it is no share, or its family decodes positions."""
+        """Unwrap a token of the wallet; no position if it is no share, or its family decodes positions.
+
+        A share that cannot be unwrapped has an issue and no position.
+        """
         matched = self.shares.share(self.account, token, self.interactions.sent)
         if matched is None or matched.family.position is not None:
             return PositionsRead([], [])

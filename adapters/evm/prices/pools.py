@@ -161,7 +161,7 @@ class _Search:
         """Return the price of the deepest pool; None without a pool that has a price.
 
         A refusal if a pool is unread, the token has no known decimals, all are too small, or the price moved too far in
-        one block.
+        one block or from its average.
         """
         markets: dict[Pool, Market] = {}
         for pool, venue in self.pools.items():

@@ -57,7 +57,8 @@ def tokens_of(reserve: Sequence[AbiValue]) -> tuple[str, tuple[str, str]]:
 def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode everything that an account has in one market, in units of the supplied assets, with interest.
 
-    Tokens that refuse to name their asset, or that the pool does not list, are ignored.
+    Tokens that refuse to name their asset, or that the pool does not list, are ignored. Rewards in unreviewed code are
+    a second, unverified position.
 
     Raises:
         ReadError: A token of the market does not say the account's balance.

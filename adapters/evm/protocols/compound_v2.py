@@ -49,9 +49,9 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 
     Further markets of the same asset have positions of their own (`separate_shares`).
 
-    If a market refuses to count the newest interest, the stored amounts count, and that is reported as unknown. Rewards
-    are read if the protocol's file names their functions: `reward`, the call that returns the token, and `rewards`, the
-    word with which the comptroller's functions begin ("comp", "venus").
+    If a market refuses to count the newest interest, the stored amounts count. This, and a debt in VAI, is reported as
+    unknown, without a health. Rewards are read if the protocol's file names their functions: `reward`, the call that
+    returns the token, and `rewards`, the word with which the comptroller's functions begin ("comp", "venus").
     """
     comptroller, account = match.contract, match.account
     entered, oracle, minted = yield [

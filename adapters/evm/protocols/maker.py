@@ -44,6 +44,7 @@ def holders(match: ProtocolMatch) -> DecoderPlan:
 def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
     """Return the changes of vaults that the core contract (`vat`) of a file logged, one for each vault.
 
+    Each `loan` has all Dai that the transaction created, less what it destroyed.
     A vault that takes collateral of its own address has an owner only if the `cdp_manager` changed it. Others, such as
     those of a module that exchanges stable currencies, are not of a wallet. Without such a change, collateral that a
     join gave or took is of the vault's owner, and so is Dai that was created or destroyed for a balance.
@@ -97,7 +98,10 @@ def _direct_changes(
 
 
 def savings_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
-    """Return the changes of savings that the `pot` of a file logged, one for each holder, with amount 0."""
+    """Return the changes of savings that the `pot` of a file logged, one for each holder.
+
+    Each has collateral 0 and all Dai that the transaction created, less what it destroyed.
+    """
     holders_of_pots = {
         (log.contract, log.topics[1]): None
         for log in logs

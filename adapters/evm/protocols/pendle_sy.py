@@ -15,7 +15,10 @@ NOT_COVERED = "no file names this standardized yield, and what lies there does n
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """Return the yield-bearing token that redeeming `raw` shares pays now; None if it pays another."""
+    """Return the yield-bearing token that redeeming `raw` shares pays now; None if it pays another.
+
+    A share that the file does not name is an UnlistedShare, or an UnverifiedShare if what lies there does not cover it.
+    """
     share = match.contract
     token = match.answer if match.answer != share else (yield [Call(share, YIELD_TOKEN)])[0]
     payout, balance, supply = yield [
@@ -36,7 +39,7 @@ def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
 def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode the account's shares; rewards are reported as unknown if there are reward tokens.
 
-    None if the account holds none, or if the contract is no standardized yield.
+    None if the account holds none, or if the contract is no standardized yield. An UnverifiedShare as in `unwrap`.
     """
     share = match.contract
     balance, reward_tokens = yield [

@@ -18,7 +18,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode a pool: shares in the wallet with their fees, and shares in the pool's gauge.
 
     None if the factory does not know the pool. A staked share earns the gauge's reward and no fees. The fees include
-    those that the pool counts only at the account's next transaction with it.
+    those that the pool counts only at the account's next transaction with it; those of unreviewed code are left out.
     """
     pool, account = match.contract, match.account
     is_pool, is_pair, shares, token0, token1, *counters = yield [

@@ -98,7 +98,7 @@ MODIFIED = parse_event("ModifyLiquidity(bytes32 indexed,address indexed,int24,in
 
 
 def changes(logs: Sequence[EventLog]) -> list[PositionChange]:
-    """Return the changes of positions that the logs of one transaction show, in their order.
+    """Return the changes of positions that the logs of one transaction show, grouped by position.
 
     The pool manager logs the caller and its salt: the position manager's is the number of the position. The event has
     no amounts, and every change pays all fees.

@@ -13,7 +13,7 @@ REQUESTS = f"getWithdrawalRequests{KEY}((uint256,uint128,uint128)[])"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode each pool in which the account has something: what is staked, and each waiting withdrawal.
+    """Decode each pool: what the account has staked, also if it is zero, and each waiting withdrawal.
 
     What waits earns nothing, and the vault counts it as staked until it is taken. Rewards include those that the vault
     owes because a payment failed. The first MAX_POOLS pools that pay XVS are read, and those of the account's deposits;

@@ -43,7 +43,7 @@ class UniswapV2:
         return [read, AtParent(read)]
 
     def market(self, pool: Pool, results: Sequence[object]) -> Market | None:
-        """Return the marginal price of the pair; None if it is empty."""
+        """Return the marginal price of the pair; None if it is empty or unread."""
         current, parent = (_state(pool.pair, reserves) for reserves in results)
         return Market(current, parent) if current else None
 

@@ -64,7 +64,7 @@ class UniswapV3:
         return [*state, *map(AtParent, state), *average]
 
     def market(self, pool: Pool, results: Sequence[object]) -> Market | None:
-        """Return the price of the last trade; None if the pool has no price yet."""
+        """Return the price of the last trade; None if a read failed or the pool has no price yet."""
         current, parent = concentrated_state(pool.pair, *results[:4]), concentrated_state(pool.pair, *results[4:8])
         return Market(current, parent, self._average(pool.pair, *results[8:])) if current else None
 
