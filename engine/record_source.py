@@ -41,4 +41,5 @@ class RecordSource(Protocol):
             NotFound: The accounts have too many transactions.
             NotIndexed: The index does not cover the page.
             NotSupported: None of the accounts is on one of the chains.
+            SourceError: A node could not be read.
         """

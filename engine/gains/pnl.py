@@ -156,6 +156,7 @@ async def compute_gains(source: RecordSource, accounts: Sequence[Account], reque
     """Compute the gains of accounts, as those of one owner. Nodes are asked for logs that are not stored.
 
     Raises:
+        NotFound: An account has more than `server.max_transactions`.
         NotIndexed: The index does not reach back to the beginning.
         BadRequest: The request is inconsistent, or an account is on none of the chains.
         SourceError: A node does not give the logs of a transaction.

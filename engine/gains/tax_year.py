@@ -82,6 +82,7 @@ async def tax_year_report(source: ReportSource, accounts: Sequence[Account], req
 
     Raises:
         NotSupported: No rate of the currency is known for a day of the history.
+        NotFound: An account has more than `server.max_transactions`.
         NotIndexed: The index does not reach back to the beginning.
         BadRequest: The request is inconsistent, or an account is on none of the chains.
         SourceError: A node could not be read.

@@ -78,6 +78,7 @@ async def performance(
     Raises:
         BadRequest: The currency is unknown.
         NotSupported: A rate of the currency is unknown.
+        NotFound: An account has more than `server.max_transactions`.
         SourceError: A node could not be read for records or rates.
     """
     days, remarks = _known_days(values)
