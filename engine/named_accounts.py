@@ -58,7 +58,8 @@ def on_chains(system: Chains, resolved: Account, chains: Sequence[str] = ()) -> 
         chains: Keys of chains; all configured chains with accounts if empty.
 
     Raises:
-        BadRequest: No chain is configured, or none of the chains is of the account's kind.
+        BadRequest: No chain is configured, or none of the chains is of the account's kind and not exactly one kind can
+            spell it.
     """
     check_chains(system)
     kinds = {chain.kind for chain in ([system.chain(key) for key in chains] or system.account_chains)}

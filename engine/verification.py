@@ -332,7 +332,7 @@ def _checks(
 def _asset_checks(
     asset: Asset, primary: _Reading, peers: Sequence[_Reading], findings: BlockProofs | None
 ) -> list[Check]:
-    """Return checks of an asset's balance (always), decimals and price (if read), with all peers' values."""
+    """Return checks of an asset's balance at all peers; of decimals and price at readers of the token."""
     symbols = (reading.tokens[asset].symbol for reading in (primary, *peers) if asset in reading.tokens)
     symbol, name = next(symbols, primary.chain.info.native.symbol), str(asset)
     finding = None if findings is None else findings.balances.get(asset)

@@ -59,7 +59,7 @@ class PythAccounts:
         return collect_quotes(self._outcome(*args, block) for args in zip(priced, reads, accounts, strict=True))
 
     def _outcome(self, asset: Asset, read: ContractRead, account: Record, block: Block) -> Price | Refusal:
-        """Return the price; the refusal if the account is unread, another feed's, old or without a price."""
+        """Return the price; a refusal if the account is unread, another feed's, old, unsure or has no price."""
         if isinstance(account, Unknown):
             return Refusal(asset, SOURCE, account.reason)
         if account.feed != self.feeds[asset]:

@@ -186,7 +186,10 @@ def parse_number(raw: msgspec.Raw | str) -> Decimal:
 
 
 def quote_fault(quote: VendorQuote | MarketQuote, block: Block, max_age_s: int) -> str:
-    """Return the reason why a quote cannot be used at a block; empty if it can."""
+    """Return the reason why a quote cannot be used at a block; empty if it can.
+
+    It cannot if it is not above zero, from after the block, older than `max_age_s` or below MIN_CONFIDENCE.
+    """
     age_s = block.time_us // 1_000_000 - quote.time_s
     if not quote.usd > 0:
         return f"the price is not above zero: {quote.usd:.40}" if quote.usd else "the price is zero"

@@ -226,7 +226,10 @@ class _Activity:
     reason: str = ""
 
     def add_entry(self, entry: Entry) -> None:
-        """Add one entry, without its gain. `entry` has no deposits, as of `without_loans`."""
+        """Add one entry, without its gain. `entry` has no deposits, as of `without_loans`.
+
+        An unsolicited entry, or one without a value, only sets the `reason` why gains are not known.
+        """
         value, kind = entry.value, entry.kind
         if kind in ("unasked", "taken"):
             self.reason = self.reason or UNASKED

@@ -354,7 +354,7 @@ class _Tree:
     def _asset(self, asset: AssetDocument, *, in_protocols: bool) -> Sum:
         """Return cost and open gain of one asset, without the part that belongs to a share.
 
-        Take the cost out of the shares. Both are None if they are not known, as for spam.
+        Take the cost out of the shares. Each is None if it is not known; both are for spam.
         """
         if asset.spam is not UNSET:
             return NOT_KNOWN
