@@ -64,7 +64,7 @@ class Task:
     def failed(self, error: BaseException) -> float:
         """Log and count a failed run, and return the seconds to wait before the next one.
 
-        They double with each failure in a row; the first has its traceback in the log.
+        They double with each failure in a row, up to MAX_WAIT_S; the first has its traceback in the log.
         """
         self.failures += 1
         wait_s = min(FIRST_WAIT_S * 2.0 ** min(self._failures_in_a_row, 16), MAX_WAIT_S)

@@ -46,7 +46,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the damaged files and the counts of checked ones; with --repair, index their blocks again.
 
-    The exit code is `DAMAGED` if a file is damaged and was not repaired, else 0.
+    The exit code is `DAMAGED` if a file is damaged and was not repaired, else 0, also if the chain has no files.
 
     Raises:
         BadRequest: for an unknown table.

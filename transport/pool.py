@@ -120,7 +120,7 @@ class Pool(Generic[E]):
     async def with_any(self, read: Read[E, T], *, kind: str = "other") -> T:
         """Read from the best endpoint, from the next one if it fails or takes unusually long.
 
-        If all nodes lack a block, they are read BEHIND_TRIES times in all. Only Unavailable, HistoryUnavailable,
+        If all nodes lack a block, the read is tried BEHIND_TRIES times in all. Only Unavailable, HistoryUnavailable,
         WrongChain and BadAnswer lead to the next endpoint; other errors are raised.
 
         Raises:

@@ -69,7 +69,7 @@ class RestEndpoint(HttpEndpoint):
         return await self.ask_unchecked(path, decode, body)
 
     async def ask_unchecked(self, path: str, decode: Decode[T], body: object = None) -> T:
-        """Do the same as `ask` without a handshake."""
+        """Do the same as `ask` without a handshake: GET without a body, else POST it as JSON."""
         content = None if body is None else msgspec.json.encode(body)
 
         async def send() -> HttpResponse:
