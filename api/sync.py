@@ -43,11 +43,10 @@ class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def sync_transactions(request: Context, body: SyncBody) -> Answer:
     """Starts a new read of every address that is not already being read.
 
-    `/v1/status` shows when it is done. The answer
-    is a JSON string. The histories of the addresses are indexed from then on, for some days after the last call (30,
-    unless the operator sets another number), up to the account's share of the server's capacity. The header
-    `X-Completeness` is `partial` if an address has no configured chain, else `complete`; `X-Issues` lists such
-    addresses.
+    `/v1/status` shows when it is done. The answer is a JSON string. The histories of the addresses are indexed from
+    then on, for some days after the last call (30, unless the operator sets another number), up to the account's share
+    of the server's capacity. The header `X-Completeness` is `partial` if an address has no configured chain, else
+    `complete`; `X-Issues` lists such addresses.
     """
     owners = accounts(request, body)
     started = await request.engine.sync(owners)

@@ -122,9 +122,8 @@ async def virtual_users(request: Context) -> list[VirtualUser]:
 async def virtual_users_portfolio(request: Context, query: VirtualQuery) -> list[Portfolio]:
     """Returns one portfolio per virtual user, in order, or with `aggregated` one over all of them.
 
-    It costs 1
-    credit per virtual user; those without a configured chain are free. An id that does not belong to the account is
-    refused with 403, whether or not it exists.
+    It costs 1 credit per virtual user; those without a configured chain are free. An id that does not belong to the
+    account is refused with 403, whether or not it exists.
     """
     users = await _own_users(request, query)
     options = Options(
