@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tomllib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -53,7 +54,10 @@ def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
     lake = None if system.keeps_nothing else system.lake
     book = TokenBook(chain.key, lake, token_list(path, chain.info), registry)
     chain = with_mixed_reads(chain, system.http)
-    store = None if system.keeps_nothing else PriceStore(chain.key, system.lake, system.tail)
+    store = None
+    if not system.keeps_nothing:
+        digest = hashlib.sha256(repr((system.settings.prices, sections)).encode()).hexdigest()[:16]
+        store = PriceStore(chain.key, system.lake, system.tail, system.shares_answers, digest)
     stakes = stakes_of(system, chain)
     return Snapshotter(
         chain, system.lake, system.tail, book, source_chain, system.installed_protocols(chain), store, stakes

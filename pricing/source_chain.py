@@ -23,6 +23,7 @@ from chainfolio.pricing.rules import Rules, is_fixed, knows, reads_chain_only, r
 
 MAX_SOURCE_READS: Final = 1_000_000  # of one source: each looks for pools of thousands of tokens at most
 MAX_CHAIN_ROUNDS: Final = 48  # of all sources together; each source is also limited by `MAX_ROUNDS`
+SOURCE_FAILED: Final = "the source failed: "
 NO_PRICES: Final[Mapping[Asset, Price]] = {}
 
 
@@ -68,7 +69,7 @@ def query_sources(
         for index, pending in queries.items():
             report = reports[str(index)]
             if report.result is None:  # a source may be third-party code: its error must not stop the others
-                search.refuse(pending, sources[index].name, f"the source failed: {report.reason}")
+                search.refuse(pending, sources[index].name, f"{SOURCE_FAILED}{report.reason}")
             else:
                 search.add_quotes(report.result, index, pending)
         search.choose_prices(asset for pending in queries.values() for asset in pending)

@@ -25,7 +25,7 @@ class TokenContext:
     """Collects the tokens and prices of one snapshot.
 
     Attributes:
-      stored_prices: Prices of this block that are stored: they are not read again.
+      stored_prices: Prices of this block that are stored.
       recent_prices: Stored prices of the days before.
       store: Stores the prices that are read; None if prices are not stored.
     """
@@ -68,7 +68,7 @@ class TokenContext:
         """Read descriptions and prices of assets that were not requested yet, the native coin with the first.
 
         They go to `tokens` and the prices; an asset without a description has no symbol and no decimals. Stored prices
-        are not read again. Failed reads become issues.
+        count. They are read again only to repeat a round whose answers may be stored. Failed reads become issues.
         """
         native = self.chain.info.native
         new_assets = sorted({*assets, native.asset} - self._requested)
@@ -82,7 +82,7 @@ class TokenContext:
         stored = {asset: self.stored_prices[asset] for asset in new_assets if asset in self.stored_prices}
         self._prices |= stored
         self._stored |= stored.keys()
-        unpriced = [asset for asset in new_assets if asset not in stored]
+        unpriced = new_assets if self._repeats_reads else [asset for asset in new_assets if asset not in stored]
         plans: dict[str, Plan[Quotes | Mapping[Asset, Token]]] = {
             "prices": query_sources(self.sources, unpriced, self.block, self.recent_prices)
         }
@@ -99,8 +99,13 @@ class TokenContext:
         for asset in new_assets:
             self.tokens.setdefault(asset, Token(asset, "", "", None))
         quotes = next((result for result in results if isinstance(result, Quotes)), Quotes())
-        self._prices |= {price.asset: price for price in quotes.prices}
-        self._refusals += quotes.refused
+        self._prices |= {price.asset: price for price in quotes.prices if price.asset not in stored}
+        self._refusals += [each for each in quotes.refused if each.asset not in stored]
+
+    @property
+    def _repeats_reads(self) -> bool:
+        """True if answers about this block may be stored: rounds that were read before must have the same reads."""
+        return self.store is not None and self.store.repeats_reads and not self.chain.is_final(self.block.height)
 
     @property
     def quotes(self) -> Quotes:

@@ -20,7 +20,7 @@ from chainfolio.plans import Rounds, Unknown, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
 from chainfolio.price_sources import PricePlan, PriceSource, Quotes
 from chainfolio.pricing.http_reads import HTTP_READS
-from chainfolio.pricing.rules import rules_of
+from chainfolio.pricing.rules import reads_chain_only, rules_of
 from chainfolio.pricing.source_chain import query_sources
 from chainfolio.reads import Read
 
@@ -94,22 +94,24 @@ class PastPrices:
             return {}, []
         node = _Node(self.chain)
         prices_by_height: dict[int, dict[Asset, Price | None]] = {}
-        for block, quoted in (await self._search(unknown, node)).items():
-            assets, prices = unknown[block], {price.asset: price for price in quoted}
+        for block, search in (await self._search(unknown, node)).items():
+            assets, prices = unknown[block], {price.asset: price for price in search.prices}
             if self._is_storable(block, node):
                 if self.store is not None:
-                    prices = await asyncio.to_thread(self.store.add, block, quoted, final=True)
+                    prices = await asyncio.to_thread(self.store.add, block, search.prices, final=True)
+                    refused = search.refused(assets, self._chain_sources)
+                    await asyncio.to_thread(self.store.add_refused, block.height, refused)
                 # An asset without a price is asked for again if a vendor did not answer.
                 answered_assets = [asset for asset in assets if asset in prices or block.height not in node.unanswered]
                 self._add_to_cache(block.height, {asset: prices.get(asset) for asset in answered_assets})
             prices_by_height[block.height] = {asset: prices.get(asset) for asset in assets}
         return prices_by_height, [self._issue(node.unavailable)] if node.unavailable else []
 
-    async def _search(self, unknown: Mapping[Block, Sequence[Asset]], node: _Node) -> dict[Block, Sequence[Price]]:
-        """Return the prices at each block, as if the blocks had been requested in their order.
+    async def _search(self, unknown: Mapping[Block, Sequence[Asset]], node: _Node) -> dict[Block, BlockSearch]:
+        """Return the search at each block, as if the blocks had been requested in their order.
 
         A price is compared with the last one before it. Blocks that are not settled after MAX_ITERATIONS have no
-        prices.
+        prices and no outcomes.
         """
         guards = rules_of(self.sources).guards
         stored: list[tuple[int, Price]] = []
@@ -131,7 +133,13 @@ class PastPrices:
             for block in repeated:
                 steps.searches[block].prices = (reports[str(block.height)].result or Quotes()).prices
         unsettled = steps.unsettled(unknown)
-        return {block: () if block in unsettled else steps.searches[block].prices for block in unknown}
+        return {block: BlockSearch({}) if block in unsettled else steps.searches[block] for block in unknown}
+
+    @property
+    def _chain_sources(self) -> frozenset[str]:
+        """The names of the sources that read nothing but the chain."""
+        others = {each.name for each in self.sources if not reads_chain_only(each)}
+        return frozenset(each.name for each in self.sources) - others
 
     def _is_storable(self, block: Block, node: _Node) -> bool:
         """Return True if prices at the block are stored: it is final, and the node has its state."""
@@ -143,9 +151,16 @@ class PastPrices:
         for height, prices in store.at_each(final).items():
             if prices:
                 self._add_to_cache(height, prices)
-        return {
+        missing = {
             block: [each for each in assets if each not in self._cache.get(block.height, {})]
             for block, assets in unknown.items()
+        }
+        refused = store.refused({block.height: missing[block] for block in final if missing[block]})
+        for height, assets in refused.items():
+            self._add_to_cache(height, dict.fromkeys(assets))
+        return {
+            block: [each for each in assets if each not in refused.get(block.height, ())]
+            for block, assets in missing.items()
         }
 
     def _add_to_cache(self, height: int, prices: Mapping[Asset, Price | None]) -> None:

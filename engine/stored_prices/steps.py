@@ -5,14 +5,15 @@ A price is held back exactly if it would be when the blocks were priced one afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
+from chainfolio.price_sources import Refusal
 from chainfolio.pricing.rules import Guards
-from chainfolio.pricing.source_chain import SourceOutcome
+from chainfolio.pricing.source_chain import SOURCE_FAILED, SourceOutcome
 
 LastPrices = Mapping[Asset, Price]
 
@@ -24,6 +25,23 @@ class BlockSearch:
     last: LastPrices
     prices: Sequence[Price] = ()
     outcomes: list[SourceOutcome] = field(default_factory=list)
+
+    def refused(self, assets: Iterable[Asset], chain_sources: Collection[str]) -> list[Asset]:
+        """Return the assets that sources refused to price by the state of the chain alone.
+
+        They would do so again at this block. An asset with an offered price, with a source that failed, or with a
+        source that is not one of `chain_sources`, is left out.
+        """
+        unpriced, open_assets = set(assets) - {price.asset for price in self.prices}, set[Asset]()
+        refused = set[Asset]()
+        for asset, source, outcome in self.outcomes:
+            if isinstance(outcome, Refusal):
+                refused.add(asset)
+                is_open = source not in chain_sources or outcome.reason.startswith(SOURCE_FAILED)
+            else:
+                is_open = outcome is not None or source not in chain_sources
+            open_assets |= {asset} if is_open else set()
+        return sorted((unpriced & refused) - open_assets)
 
     def is_unchanged(self, last: LastPrices, guards: Guards) -> bool:
         """Return True if other prices before the block give the same result.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from chainfolio.storage.tail import Tail
 
 STREAM: Final = "prices"
+REFUSED: Final = "/unpriced/1/"  # before a digest of the sources, in the store of looked-up transactions
 DAY_US: Final = 86_400_000_000
 MAX_BATCH_ROWS: Final = 50_000  # rows of one commit
 CallFields = tuple[str, str | None, str | None, tuple[str, ...], tuple[str, ...]]
@@ -98,11 +99,18 @@ def _text(value: object) -> str:
 
 @dataclass(slots=True)
 class PriceStore:
-    """The stored prices of one chain. Every method reads or writes files: call them in a thread."""
+    """The stored prices of one chain. Every method reads or writes files: call them in a thread.
+
+    Attributes:
+        repeats_reads: Answers of nodes are stored for a while, so reads of a new block are sent as they were before.
+        sources: Digest of the sources of prices. Refusals of other sources do not count; empty to store none.
+    """
 
     chain: str
     lake: Lake
     tail: Tail
+    repeats_reads: bool = False
+    sources: str = ""
     _newest: tuple[Block, dict[Asset, Price]] | None = None
 
     def at(self, block: Block) -> dict[Asset, Price]:
@@ -143,6 +151,29 @@ class PriceStore:
         if self._newest is not None and block.height >= self._newest[0].height:
             self._newest = block, {**self._newest[1], **used}
         return used
+
+    def add_refused(self, height: int, assets: Iterable[Asset]) -> None:
+        """Store that the sources refuse to price assets at a final block."""
+        if names := [self._refused_name(height, each) for each in assets] if self.sources else []:
+            self.tail.add_lookups(self.chain, [(name, height, None, b"") for name in names])
+
+    def refused(self, assets_by_height: Mapping[int, Iterable[Asset]]) -> dict[int, list[Asset]]:
+        """Return those of the assets that the sources refused to price at final blocks, by height."""
+        if not self.sources:
+            return {}
+        named = {
+            self._refused_name(height, each): (height, each)
+            for height, assets in assets_by_height.items()
+            for each in assets
+        }
+        refused: dict[int, list[Asset]] = {}
+        for name in self.tail.lookups(self.chain, named) if named else ():
+            height, refused_asset = named[name]
+            refused.setdefault(height, []).append(refused_asset)
+        return refused
+
+    def _refused_name(self, height: int, refused_asset: Asset) -> str:
+        return f"{REFUSED}{self.sources}/{height}/{refused_asset}"
 
     def recent(self, block: Block, days: int) -> dict[Asset, Price]:
         """Return the last stored price of each asset in the `days` before a block.
