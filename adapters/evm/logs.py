@@ -65,7 +65,7 @@ class Logs:
         return int(self.topic_count.max(initial=0))
 
     def of(self, topic: str) -> Mask:
-        """Return a mask of the logs with this first topic.
+        """Return a mask of the logs with this first topic; it is cached and must not be written to.
 
         It compares eight bytes first, and the rest only if those are equal.
         """

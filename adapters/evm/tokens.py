@@ -31,7 +31,7 @@ SIGNATURES = ("symbol()(*)", "name()(*)", "decimals()(*)")
 def describe(facts: Facts, contracts: Sequence[str]) -> Plan[dict[str, Token]]:
     """Read the token of each contract in one round, by contract.
 
-    Names that are unusable or unread become empty, such decimals None.
+    Names that are unusable or unread become empty, such decimals None. Names and symbols are cleaned and shortened.
     """
     answers = yield from read_all([Call(contract, signature) for contract in contracts for signature in SIGNATURES])
     tokens = {}
@@ -111,7 +111,10 @@ def decimals_of(answer: object) -> int | None:
 
 
 def text(answer: object, max_length: int) -> str:
-    """Return a name as printable text, from an ABI string or the bytes32 of old tokens; otherwise empty."""
+    """Return a name as printable text, from an ABI string or the bytes32 of old tokens; otherwise empty.
+
+    A text that is longer than `max_length` is cut and ends with `…`.
+    """
     if not isinstance(answer, bytes):
         return ""
     content = _string(answer)

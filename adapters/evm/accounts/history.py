@@ -216,7 +216,7 @@ class AccountHistory:
     def _take_recent(self, span: Span, before: Block | None) -> list[Header]:
         """Return the newest headers if they are those of the span and follow `before`; else an empty list.
 
-        They are returned once, so that a failed read does not use them again.
+        They are returned and removed, so that a failed read does not use them again.
         """
         recent, self.reader.recent = self.reader.recent, []
         is_span = [header.height for header in recent] == list(range(span.first, span.last + 1))

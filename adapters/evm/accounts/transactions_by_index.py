@@ -88,7 +88,7 @@ def _transaction(source: str, answer: bytes, tx_hash: str) -> Transaction:
 
 
 async def _headers(node: Node, endpoint: Endpoint, heights: Sequence[int], cache: HeaderCache) -> list[Header]:
-    """Return headers from the cache and the endpoint; with a quorum, from the endpoint only."""
+    """Take headers from the cache, the others from the endpoint; with a quorum, all from the endpoint."""
     headers = {} if node.quorum > 1 else {height: header for height in heights if (header := cache.pop(height))}
     missing = [height for height in heights if height not in headers]
     if missing:

@@ -93,8 +93,8 @@ class Windows(Generic[T]):
     ) -> ResponseTooLarge | None:
         """Return an error for an answer that may be cut off, or for a window with too many results; else None.
 
-        An answer is suspect if its size is round, or occurred before. Sizes are remembered. A single block is never
-        suspect.
+        An answer of at least MIN_SUSPECT_SIZE results is suspect if its size is round, or occurred before. Sizes are
+        remembered. A single block is never suspect.
         """
         if len(piece) == 1:
             return None

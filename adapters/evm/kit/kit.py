@@ -58,6 +58,8 @@ class EvmKit:
     def interactions(self, info: ChainInfo, texts: Sequence[str]) -> Interactions:
         """Return interactions in which each contract is a token, and a counterparty that was sent all tokens.
 
+        Tokens of collections are only in `received_ids`.
+
         Args:
             info: The chain.
             texts: Contracts (`0x…`) and tokens of collections (`0x…/7`).

@@ -219,7 +219,7 @@ class SingleAccountReader:
     def _unfold(self, part: TokenAmount, trail: Trail, is_inner: bool, is_own_action: bool = False) -> Plan[Underlying]:
         """Return the tokens that a part stands for: itself if it is no share or cannot be unwrapped.
 
-        What cannot be unwrapped, or leads back to itself, is also an issue.
+        What cannot be unwrapped, leads back to itself, or lies in more than MAX_DEPTH shares is also an issue.
 
         Args:
             trail: The shares in which the part lies.

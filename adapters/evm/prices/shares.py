@@ -199,6 +199,9 @@ def redemption_price(
 ) -> RelativePrice | Refusal:
     """Return the price of a share in its underlying assets, or a refusal if the redemption jumped.
 
+    An amount jumped if it is more than MAX_MOVE away from that at the parent block. A refusal, too, if the latter is
+    unknown.
+
     Args:
         token: The share.
         underlying: The assets that it redeems for.

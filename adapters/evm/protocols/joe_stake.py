@@ -10,7 +10,10 @@ MAX_REWARDS = 25  # the contract's own limit
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode the account's staked JOE, and what each reward token would pay; refused rewards are unknown."""
+    """Decode the account's staked JOE, and what each reward token would pay; refused rewards are unknown.
+
+    At most MAX_REWARDS reward tokens are read.
+    """
     staking, account = match.contract, match.account
     joe, count = yield [Call(staking, "joe()(address)"), Call(staking, "rewardTokensLength()(uint256)")]
     indexes = range(min(count, MAX_REWARDS))

@@ -264,7 +264,7 @@ def decode_unlisted(match: ProtocolMatch) -> DecoderPlan:
 
     Anybody can deploy such a manager, and the code of the factory and its pools may be unreviewed. So a position counts
     only if its pool stores the liquidity for the manager and has both tokens, for all positions of the account
-    together, and if the account received it by its own action.
+    together, and if the account received it by its own action. NFTs that are empty or of other owners are left out.
     """
     ids = match.ids
     results = yield [MayRefuse(Call(match.contract, call, (number,))) for number in ids for call in (OWNER, POSITIONS)]
