@@ -130,7 +130,7 @@ class _Principal:
         info = results.get(reads[-1]) if reads else None
         return info if isinstance(info, tuple) and info[0] == TOKEN_TYPE else None
 
-    def outcome(self, results: Results, block: Block, native: Asset | None) -> RelativePrice | Refusal | None:
+    def outcome(self, results: Results, block: Block, native: Asset | None) -> RelativePrice | Refusal:
         """Return its price in the underlying asset: that of its market, or of redemption after its expiry.
 
         A refusal if a read failed, the market is another token's, its asset has no price, or the market moved too far.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chainfolio.adapters.evm.positions.price_guard import Reserves, guard_reserves, reserves
+from chainfolio.adapters.evm.positions.price_guard import guard_reserves, reserves
 from chainfolio.adapters.evm.positions.rules import AtEarlierBlock, DecoderPlan, Family, MayRefuse, ProtocolMatch, Token
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import ZERO_ADDRESS
@@ -27,15 +27,10 @@ def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     *balances, supply = values[: len(state)]
     if not 0 < raw <= supply:
         return None
-    counted, remark = (yield from guard_reserves(state, _reserves, values)) or (balances, "")
+    counted, remark = (yield from guard_reserves(state, reserves, values)) or (balances, "")
     parts = tuple(TokenAmount(coin, raw * balance // supply) for coin, balance in zip(coins, counted, strict=True))
     share = UnlistedShare(parts) if match.is_fork else parts
     return AnnotatedShare(share, remark) if remark else share
-
-
-def _reserves(*balances_and_supply: int) -> Reserves | None:
-    """Return the state of a pool; None if one of its coins is missing."""
-    return reserves(*balances_and_supply)
 
 
 FAMILY = Family(
