@@ -43,6 +43,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         f"gains {WALLET} --year 2025 --jurisdiction de --format pdf -o gains.pdf",
         f"transactions {WALLET} --format beancount -o wallet.beancount",
     ),
+    "close make": (
+        '--accounts fund.txt --from 2024-12-31 --to 2025-12-31 --at "17:00 Europe/Zurich" --currency CHF '
+        "--policy policy.toml --key close_key --out close-2025",
+    ),
+    "close check": ("close-2025 --signer close_key.pub", "close-2025 --json"),
     "validators": ("12345", f"{WALLET} --by week --csv", "compare 12345 12346 --days 90 --json"),
     "verify": (f"{WALLET} --block 19000000", f"{WALLET} --block 19000000 --against https://node.example"),
     "reconcile": (WALLET, f"{WALLET} --chain ethereum --checkpoints 100", f"{WALLET} --to 19100000 --json"),

@@ -22,6 +22,7 @@ GROUPS: Final[dict[str, str]] = {
     "coverage": "how much of it is decoded",
     "pnl": "what addresses gained",
     "export": "files for others to read",
+    "close": "the books of a period, to be checked by others",
     "validators": "what validators earned",
     "verify": "prove an answer, and read it again elsewhere",
     "reconcile": "prove that histories are complete",

@@ -26,7 +26,13 @@ if os.environ.get("CHAINFOLIO_TESTS") != "deep":
 
 COLLECTED_AFTER = (10_000, 20, 20)  # thresholds of the collector; those of the product are others
 RECURSION_LIMIT = 4_096  # that of `chainfolio.adapters.evm.datasets.internal`
-DEAR = ("world", "demo_world", "transfers", "traded")  # nodes with a history, of a session: one process makes each
+DEAR = (
+    "world",
+    "demo_world",
+    "transfers",
+    "traded",
+    "closed",
+)  # nodes with a history, of a session: one process makes each
 PROFILES = ("here", "quick", "luck", "deep")
 PROFILE = os.environ.get("CHAINFOLIO_TESTS") or "here"
 assert PROFILE in PROFILES, f"CHAINFOLIO_TESTS is one of {', '.join(PROFILES)}"

@@ -51,6 +51,7 @@ ANY_KIND = ("engine/", "portfolio/", "pricing/", "api/", "indexer/", "cli/")
 EXAMPLES = ("api/example_addresses.py", "cli/examples.py", "cli/demo.py")
 EXACT = ("adapters/", "portfolio/", "pricing/", "chainfolio/amounts.py")
 MAX_MODULE = 450
+STANDALONE = {"exports/close/check_pack.py": 600}  # one file that an auditor reads and runs alone
 MAX_TESTS = 700  # lines of a module of tests, whose tables take a line a case
 MAX_FUNCTION = 60
 MAX_FUNCTION_P90 = 18  # lines from `def` to the end, without the docstring
@@ -127,7 +128,7 @@ def test_nothing_is_left_for_later() -> None:
 
 def test_a_module_has_one_thing_to_say() -> None:
     def most(path: Path) -> int:
-        return MAX_TESTS if name(path).startswith("tests/") else MAX_MODULE
+        return MAX_TESTS if name(path).startswith("tests/") else STANDALONE.get(name(path), MAX_MODULE)
 
     assert [f"{name(path)}: {len(lines(path))} lines" for path in modules() if len(lines(path)) > most(path)] == []
 

@@ -90,7 +90,9 @@ async def tax_year_report(source: ReportSource, accounts: Sequence[Account], req
     pnl_request = request.pnl_request()
     account_records = await all_records(source, accounts, pnl_request)
     transactions = account_records.transactions
-    rates = await _rates(source.rates, request.used_currency, {each.time_us // 1_000_000 for each in transactions})
+    rates = await hourly_rates(
+        source.rates, request.used_currency, {each.time_us // 1_000_000 for each in transactions}
+    )
     portfolios = await source.portfolios(accounts, Options(), wait=True, wallet_only=False)
     blocks = blocks_of(portfolios)
     result = gains_until(
@@ -117,7 +119,7 @@ async def tax_year_report(source: ReportSource, accounts: Sequence[Account], req
     )
 
 
-async def _rates(known_rates: RequestRates, currency: str, times_s: Iterable[int]) -> Mapping[int, Decimal]:
+async def hourly_rates(known_rates: RequestRates, currency: str, times_s: Iterable[int]) -> Mapping[int, Decimal]:
     """Return the units of a currency per USD at the end of each hour, by hour since 1970.
 
     They are 1 for USD; errors are those of `of_money`.

@@ -59,12 +59,24 @@ class RemainingLots(NamedTuple):
     unasked: int = 0
 
 
+class OpenLot(NamedTuple):
+    """A lot that remains of one asset (in one wallet, if lots are kept per wallet)."""
+
+    asset: str
+    wallet: str
+    lot: Lot
+
+
 @dataclass(slots=True)
 class Gains:
-    """The gains in order of time, and the remaining lots by asset and wallet."""
+    """The gains in order of time, and the remaining lots by asset and wallet.
+
+    `lots` are the single lots of `remaining`; empty for methods that pool all that one person holds.
+    """
 
     gains: list[Gain] = field(default_factory=list)
     remaining: list[RemainingLots] = field(default_factory=list)
+    lots: list[OpenLot] = field(default_factory=list)
 
 
 @dataclass(slots=True)

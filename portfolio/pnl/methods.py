@@ -19,6 +19,7 @@ from chainfolio.portfolio.pnl.gains import (
     Gain,
     Gains,
     Groups,
+    OpenLot,
     acquired_lot,
     disposal_gains,
     income_gain,
@@ -79,6 +80,9 @@ def _by_lots(entries: Iterable[Entry], method: str, *, per_wallet: bool) -> Gain
         for i, entry in merge(*(assets.pop(asset) for asset in group)) if len(group) > 1 else assets.pop(group[0]):
             gains_by_entry[i] = _gains(entry, books)
         result.remaining += [book.remaining(*key) for key, book in sorted(books.by_key.items())]
+        result.lots += [
+            OpenLot(*key, lot) for key, book in sorted(books.by_key.items()) for lot in book.lots.remaining()
+        ]
     result.remaining.sort(key=lambda lots: (lots.asset, lots.wallet))
     result.gains = list(chain.from_iterable(gains_by_entry))
     return result

@@ -19,6 +19,7 @@ from chainfolio.environment import SystemClock
 from chainfolio.localchain.deploy import Deployment, deploy
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import trade
+from tests.cli.close_world import ClosedWorld, closed_world
 from tests.cli.newcomer import fast_clock as fast_clock
 from tests.cli.newcomer import newcomer_chain as newcomer_chain
 from tests.cli.newcomer import rent as rent
@@ -140,3 +141,17 @@ def wallets(indexed: Path, traded: tuple[LocalNode, Deployment], here: Path) -> 
     """A copy of the indexed folder to work in; wallets by name."""
     shutil.copytree(indexed, here, dirs_exist_ok=True)
     return {name: address.lower() for name, address in traded[1].accounts.items()}
+
+
+@pytest.fixture(scope="session")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClosedWorld]:
+    """Yield a chain with a wallet whose period can be closed."""
+    with closed_world(tmp_path_factory.mktemp("closed")) as world:
+        yield world
+
+
+@pytest.fixture(scope="session")
+def pack(closed: ClosedWorld) -> Path:
+    """Make a signed pack of that wallet; its key is beside it."""
+    assert closed.make("pack", "--key", "key") == 0
+    return closed.folder / "pack"

@@ -385,6 +385,7 @@ def test_every_command_explains_itself(run: Run, group: str) -> None:
 
 
 VERBS = {
+    "close": ("make", "check"),
     "account": (
         "create",
         "list",

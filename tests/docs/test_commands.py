@@ -25,7 +25,7 @@ from chainfolio.cli.demo import prepare
 from chainfolio.localchain.deploy import deploy
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import trade
-from tests.e2e.running import ALICE, ROOT, Demo, environment, free_port
+from tests.e2e.running import ALICE, DAVE, ROOT, Demo, environment, free_port
 from tests.storage.stores import Stores
 
 HOW_TO = ROOT / "docs" / "how-to"
@@ -38,12 +38,21 @@ PATIENCE_S = 240
 BLOCK = 30  # of the demo's chain, for the reader's own
 STAKED_BY = 150  # blocks of trading after which a wallet has staked
 
+# A pack of a wallet whose holdings all have a price.
+CLOSE = f"""
+echo {DAVE} > fund.txt; ssh-keygen -q -t ed25519 -N "" -f close_key
+printf '[prices]\\nmax_age_hours = 100\\n' > policy.toml; chainfolio watch {DAVE} --chain ethereum"""
+CLOSED = (
+    'chainfolio close make --accounts fund.txt --chain ethereum --from 2023-11-15 --to 2023-11-16 --at "12:00 UTC" '
+    "--policy policy.toml --key close_key --out close-2023"
+)
 # What is there before a page begins, because another page said how.
 BEFORE = {
     "add-a-protocol.md": "chainfolio index base",
     "ask-for-the-past.md": "chainfolio index ethereum",
     "operate.md": "chainfolio index ethereum; chainfolio account create --name team",
     "query-the-lake.md": "chainfolio index ethereum",
+    "check-a-closed-period.md": f"{CLOSE}; {CLOSED}",
     "verify-an-answer.md": "chainfolio index ethereum",
 }
 # What the reader puts in: their own, or taken from what the last command printed.
@@ -65,7 +74,11 @@ READER = {
     "DATA": '"$(dirname "$CHAINFOLIO_CONFIG")/data"',
 }
 # Of one page: an account in the address book, which only the API fills; an account that staked.
-OF_PAGE = {("accounts.md", "WALLET"): f"$(in_book $ID {ALICE})", ("add-a-protocol.md", "WALLET"): "$(staker $STAKING)"}
+OF_PAGE = {
+    ("accounts.md", "WALLET"): f"$(in_book $ID {ALICE})",
+    ("add-a-protocol.md", "WALLET"): "$(staker $STAKING)",
+    ("close-a-period.md", "WALLET"): DAVE,
+}
 # A reader's shell: servers run in a terminal of their own, the newest release is this tree.
 SHELL = """
 set -euo pipefail
@@ -75,7 +88,7 @@ chainfolio() {
     serve|worker) stop; "$PYTHON" -m chainfolio.cli.main "$@" > server.log 2>&1 & echo $! > server.pid; until_ready ;;
     *) local code=0; cli "$@" > printed || code=$?; cat printed
        case "$1 $code" in  # something cannot be proven, and tokens differ that grow without events: as the pages say
-         "verify 11"|"reconcile 12") ;; *) return "$code" ;;
+         "verify 11"|"reconcile 12"|"close 13") ;; *) return "$code" ;;
        esac ;;
   esac
 }
@@ -92,6 +105,7 @@ pip() {
   (cd "${!#}" && "$PYTHON" -m hatchling build -t wheel -d dist)
   "$PYTHON" -m pip install --no-index --no-deps --target "$SITE" "${!#}"/dist/*.whl
 }
+python() { "$PYTHON" "$@"; }
 duckdb() { "$PYTHON" -c 'import duckdb, sys; db = duckdb.connect(); db.execute(open(sys.argv[2]).read())
 print(db.sql(sys.argv[4]))' "$@"; }
 in_book() { "$PYTHON" -m tests.docs.given in_book "$@"; }

@@ -22,6 +22,7 @@ import pytest
 
 from chainfolio.adapters.evm.kit.kit import SCAFFOLD
 from chainfolio.cli.main import UsageError, parser
+from chainfolio.exports.close.policy import policy_in
 from chainfolio.indexer.families import families
 from chainfolio.indexer.protocol_files import check_protocol, protocol_of
 from chainfolio.pricing.registry import GROUP, build_sources
@@ -152,7 +153,9 @@ def test_the_family_of_the_page_is_the_file_that_new_protocol_writes() -> None:
 @pytest.mark.parametrize("block", of("toml"), ids=block_id)
 def test_toml_is_read(block: Block, tmp_path: Path) -> None:
     tree = tomllib.loads(block.body)
-    if tree.keys() <= {*Settings.__struct_fields__}:
+    if {"lots", "override"} & tree.keys():
+        policy_in(block.body.encode())
+    elif tree.keys() <= {*Settings.__struct_fields__}:
         file = tmp_path / "chainfolio.toml"
         file.write_text(block.body)
         urls = {"CHAINFOLIO_DATABASE": "postgresql://chainfolio@127.0.0.1/chainfolio"}

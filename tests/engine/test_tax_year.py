@@ -35,13 +35,13 @@ def at(day: int, hour: int) -> int:
 async def test_each_hour_has_the_rate_that_was_published_last() -> None:
     known_rates: Any = SimpleNamespace(conversions=Rates({}, of_ecb, {}, (), no_prices))
     times = [at(4, 15), at(5, 14), at(5, 15), at(6, 3)]
-    rates = await tax_year._rates(known_rates, "EUR", times)
+    rates = await tax_year.hourly_rates(known_rates, "EUR", times)
     assert [rates[time_s // 3600] for time_s in times] == [
         Decimal("0.8"),
         Decimal("0.8"),
         Decimal("0.625"),
         Decimal("0.625"),
     ]
-    assert set((await tax_year._rates(known_rates, "USD", times)).values()) == {Decimal(1)}
+    assert set((await tax_year.hourly_rates(known_rates, "USD", times)).values()) == {Decimal(1)}
     with pytest.raises(NotSupported, match="No rate of EUR is known: no rates of that day"):
-        await tax_year._rates(known_rates, "EUR", [at(1, 3)])
+        await tax_year.hourly_rates(known_rates, "EUR", [at(1, 3)])

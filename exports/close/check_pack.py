@@ -1,0 +1,500 @@
+#!/usr/bin/env python3
+"""Check the pack of a closed period offline, independent of the program that wrote it.
+
+    python check_pack.py PACK [--signer KEY.pub]
+
+It needs Python 3.11 or newer and pyarrow, and shares no code with Chainfolio: read it, then run it. It verifies the
+signature, the digest of every file, and that the numbers of the tables follow from each other. It does not choose lots
+again: `chainfolio close check` does. Exit code 0: all follows; 12: something does not; 13: nothing contradicts, but
+the pack itself names gaps, or nobody says whose key signed it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import csv
+import hashlib
+import io
+import json
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow.parquet
+
+Manifest = dict[str, Any]
+Tables = dict[str, list[dict[str, str]]]
+Values = dict[tuple[str, str], Fraction]
+Parts = dict[tuple[str, ...], list[tuple[int, Fraction | None]]]
+Point = tuple[int, int, int, int]
+WRONG, OPEN = 12, 13
+UNKNOWN = "N/A"
+MONEY = Fraction(1, 10**30)  # unit of money in entries
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NAMES = (
+    *("accounts", "assets", "balances", "blocks", "closings", "entries", "gains", "holdings", "income", "issues"),
+    *("lots", "movements", "prices", "remaining", "rollforward", "transactions"),
+)
+CLASSES = ("proven", "derived from proven", "as two sources say", "as one source says")
+LEFT_OUT = ("spam", "unvalued")
+SOLD = ("sell", "sent", "gift", "donate", "fee")
+NOTHING = dict.fromkeys(("raw", "cost", "unasked", "short", "deposited"), "0")
+NO_LOT = ("more left than is known to have come", "what others sent of it")  # reasons of gains that used no lot
+PLUS, MINUS = ("opening", "additions", "income", "other"), ("disposals", "fees")
+
+
+class Check:
+    """Findings of a check: texts about wrong numbers and files, and about gaps of the pack itself."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.wrong: list[str] = []
+        self.open: list[str] = []
+
+    def expect(self, is_true: bool, problem: str) -> None:
+        """Add a problem unless something holds."""
+        if not is_true:
+            self.wrong.append(problem)
+
+    def equal(self, name: str, stated: object, follows: object) -> None:
+        """Add a problem if a stated number is not the one that follows."""
+        self.expect(stated == follows, f"{name}: {shown(stated)} is stated, and {shown(follows)} follows")
+
+
+def shown(number: object) -> str:
+    """Return a number as text; fractions as decimals if they end."""
+    if isinstance(number, Fraction) and number.denominator != 1:
+        return f"{float(number)!r} (about)"
+    return UNKNOWN if number is None else str(number)
+
+
+def number(text: str) -> Fraction | None:
+    """Return a decimal text as a fraction; None for N/A."""
+    return None if text == UNKNOWN else Fraction(text)
+
+
+def total(numbers: Iterable[Fraction | None]) -> Fraction | None:
+    """Return a sum; None if a part is not known."""
+    amount = Fraction(0)
+    for each in numbers:
+        if each is None:
+            return None
+        amount += each
+    return amount
+
+
+def less(minuend: Fraction | None, subtrahend: Fraction | None) -> Fraction | None:
+    """Return a difference; None if a part is not known."""
+    return None if minuend is None or subtrahend is None else minuend - subtrahend
+
+
+def units(parts: list[tuple[int, Fraction | None]]) -> int:
+    """Return the sum of the units of some parts."""
+    return sum(part[0] for part in parts)
+
+
+def money(parts: list[tuple[int, Fraction | None]]) -> Fraction | None:
+    """Return the sum of the money of some parts; None if one is not known."""
+    return total(part[1] for part in parts)
+
+
+# --- the signature: Ed25519 of RFC 8032, in the envelope of OpenSSH (PROTOCOL.sshsig) --------------------------------
+
+P, L = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
+D = -121665 * pow(121666, P - 2, P) % P
+
+
+def curve_add(a: Point, b: Point) -> Point:
+    """Add two points of the curve in extended coordinates."""
+    e, f = (a[1] - a[0]) * (b[1] - b[0]) % P, (a[1] + a[0]) * (b[1] + b[0]) % P
+    g, h = 2 * a[3] * b[3] * D % P, 2 * a[2] * b[2] % P
+    x, y, z, t = f - e, h - g, h + g, f + e
+    return x * y % P, t * z % P, y * z % P, x * t % P
+
+
+def curve_times(scalar: int, point: Point) -> Point:
+    """Return a multiple of a point."""
+    result = (0, 1, 1, 0)
+    while scalar:
+        if scalar & 1:
+            result = curve_add(result, point)
+        point, scalar = curve_add(point, point), scalar >> 1
+    return result
+
+
+def curve_point(data: bytes) -> Point:
+    """Return the point in 32 bytes; ValueError if they are none."""
+    y = int.from_bytes(data, "little")
+    sign, y = y >> 255, y & (2**255 - 1)
+    square = (y * y - 1) * pow(D * y * y + 1, P - 2, P) % P
+    x = pow(square, (P + 3) // 8, P)
+    if (x * x - square) % P:
+        x = x * pow(2, (P - 1) // 4, P) % P
+    if y >= P or (x * x - square) % P or (x == 0 and sign):
+        raise ValueError("not a point")
+    x = P - x if x & 1 != sign else x
+    return x, y, 1, x * y % P
+
+
+BASE = curve_point((4 * pow(5, P - 2, P) % P).to_bytes(32, "little"))
+
+
+def is_signed(key: bytes, message: bytes, signature: bytes) -> bool:
+    """Return True if an Ed25519 signature of a message is by a key."""
+    try:
+        r, a, s = curve_point(signature[:32]), curve_point(key), int.from_bytes(signature[32:], "little")
+    except ValueError:
+        return False
+    k = int.from_bytes(hashlib.sha512(signature[:32] + key + message).digest(), "little") % L
+    left, right = curve_times(s, BASE), curve_add(r, curve_times(k, a))
+    same = (left[0] * right[2] - right[0] * left[2]) % P == 0 and (left[1] * right[2] - right[1] * left[2]) % P == 0
+    return s < L and same
+
+
+def ssh_text(data: bytes) -> bytes:
+    """Return data with its length before it."""
+    return len(data).to_bytes(4, "big") + data
+
+
+def signature_of(key: bytes, signature: bytes) -> bytes:
+    """Return a signature file as ssh-keygen writes it."""
+    blob = b"SSHSIG" + (1).to_bytes(4, "big")
+    for part in (key, b"chainfolio-close", b"", b"sha512", ssh_text(b"ssh-ed25519") + ssh_text(signature)):
+        blob += ssh_text(part)
+    body = base64.b64encode(blob).decode()
+    lines = [body[at : at + 70] for at in range(0, len(body), 70)]
+    return "\n".join(["-----BEGIN SSH SIGNATURE-----", *lines, "-----END SSH SIGNATURE-----", ""]).encode()
+
+
+def check_signature(check: Check, signer: str) -> None:
+    """Verify the signature of the manifest: rebuild the file from its key and signature, then verify both."""
+    path = check.folder / "manifest.json.sig"
+    if not path.is_file():
+        (check.wrong if signer else check.open).append("the manifest is not signed")
+        return
+    armored = path.read_bytes()
+    try:
+        blob = base64.b64decode(b"".join(armored.split(b"\n")[1:-2]), validate=True)
+    except ValueError:
+        blob = b""
+    key, signature = blob[14 : 14 + 51], blob[-64:]
+    if signature_of(key, signature) != armored or not key.startswith(
+        ssh_text(b"ssh-ed25519") + (32).to_bytes(4, "big")
+    ):
+        check.wrong.append("manifest.json.sig is no signature of ssh-keygen for chainfolio-close by a key of Ed25519")
+        return
+    digest = hashlib.sha512((check.folder / "manifest.json").read_bytes()).digest()
+    message = b"SSHSIG" + b"".join(map(ssh_text, (b"chainfolio-close", b"", b"sha512", digest)))
+    check.expect(is_signed(key[-32:], message, signature), "the signature is not of this manifest")
+    encoded = base64.b64encode(key).decode()
+    if not signer:
+        check.open.append(f"nobody says whose key ssh-ed25519 {encoded} is: name it with --signer KEY.pub")
+    else:
+        check.expect(encoded in Path(signer).read_text().split(), f"it is signed by another key: {encoded}")
+
+
+# --- the files -------------------------------------------------------------------------------------------------------
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; ValueError if it has a key twice."""
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError("the manifest has a key twice")
+    return dict(pairs)
+
+
+def check_files(check: Check, manifest: Manifest) -> None:
+    """Compare each file with the manifest."""
+    lines: list[str] = []
+    names: set[str] = set()
+    for each in sorted(manifest["files"], key=lambda each: each["path"]):
+        path, parts = each["path"], each["path"].split("/")
+        lines.append(f"{each['sha256']} {each['size']} {path}\n")
+        check.expect(path not in names, f"the manifest names {path} twice")
+        names.add(path)
+        below = [check.folder.joinpath(*parts[: count + 1]) for count in range(len(parts))]
+        is_plain = path.isprintable() and "\\" not in path and not {"", ".", ".."} & set(parts)
+        if not is_plain or any(each.is_symlink() for each in below):
+            check.wrong.append(f"{path!r} leaves the folder")
+        elif not below[-1].is_file():
+            check.wrong.append(f"{path} is missing")
+        else:
+            data = below[-1].read_bytes()
+            same = (hashlib.sha256(data).hexdigest(), len(data)) == (each["sha256"], each["size"])
+            check.expect(same, f"{path} is not the file of the manifest")
+    present = {path.relative_to(check.folder).as_posix() for path in check.folder.rglob("*") if not path.is_dir()}
+    for path in sorted(present - names - {"manifest.json", "manifest.json.sig"}):
+        check.wrong.append(f"{path} is not in the manifest")
+    needed = {f"tables/{name}.{kind}" for name in NAMES for kind in ("csv", "parquet")} | {"policy.toml"}
+    check.expect(needed <= names, f"the manifest lacks {sorted(needed - names)}")
+    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    check.expect(digest == manifest["digest"], "the digest over all files is another one")
+
+
+def read_tables(check: Check) -> Tables:
+    """Return all tables as lists of dictionaries; both formats must have the same cells."""
+    tables: Tables = {}
+    for name in NAMES:
+        file = check.folder / "tables" / name
+        parquet = pyarrow.parquet.read_table(io.BytesIO(file.with_suffix(".parquet").read_bytes()))
+        text = file.with_suffix(".csv").read_bytes().decode()
+        header, *rows = csv.reader(io.StringIO(text, newline=""))
+        same = header == parquet.column_names and rows == [list(row.values()) for row in parquet.to_pylist()]
+        check.expect(same, f"{name}.csv and {name}.parquet differ")
+        tables[name] = [dict(zip(header, row, strict=True)) for row in rows]
+    return tables
+
+
+# --- the numbers -----------------------------------------------------------------------------------------------------
+
+
+def instant(day: str, at: str) -> int:
+    """Return a cut-off in microseconds since 1970."""
+    hour, zone = at.split(" ", 1)
+    local = datetime.fromisoformat(f"{day}T{hour}").replace(tzinfo=ZoneInfo(zone))
+    return (local.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
+
+
+def check_balances(check: Check, tables: Tables) -> None:
+    """Closing less opening is what moved, for each account and asset."""
+    moved: dict[tuple[str, str, str], int] = defaultdict(int)
+    for row in tables["movements"]:
+        raw = int(row["raw"])
+        moved[row["account"], row["chain"], row["asset"]] += raw if row["direction"] == "in" else -raw
+    for row in tables["balances"]:
+        name = f"{row['asset']} of {row['account']}"
+        sum_of_rows = moved.pop((row["account"], row["chain"], row["asset"]), 0)
+        check.equal(f"{name}, moved", int(row["moved"]), sum_of_rows)
+        for end in ("openingEvidence", "closingEvidence"):
+            check.expect(row[end] in CLASSES, f"{name}: {row[end]} is no class of evidence")
+        if UNKNOWN in (row["opening"], row["closing"]):
+            check.expect(row["unexplained"] == UNKNOWN, f"{name}: what cannot be read has no difference")
+            check.open.append(f"{name}: a balance could not be read")
+            continue
+        rest = int(row["closing"]) - int(row["opening"]) - sum_of_rows
+        check.equal(f"{name}, unexplained", int(row["unexplained"]), rest)
+        if rest:
+            check.open.append(f"{name}: closing - opening - movements is {rest}")
+    check.expect(not moved, f"these moved and have no balance: {sorted(moved)}")
+
+
+def check_prices(check: Check, manifest: Manifest, tables: Tables) -> None:
+    """Each price is its quote at the rate, or an override, and within the limits of the policy."""
+    policy = tomllib.loads((check.folder / "policy.toml").read_text())
+    check.equal("method", manifest["method"], policy.get("method", "fifo"))
+    check.equal("lots", manifest["lots"], policy.get("lots", "owner"))
+    limits = {"max_age_hours": 24, "max_deviation_percent": "10", **policy.get("prices", {})}
+    days = {"opening": manifest["period"]["first"], "closing": manifest["period"]["last"]}
+    blocks = {(row["end"], row["chain"]): row for row in tables["blocks"]}
+    overrides = {(each["asset"].lower(), each["date"]): each for each in policy.get("override", [])}
+    for (end, chain), block in blocks.items():
+        is_before = block["time"] < manifest["period"][end]
+        check.expect(is_before, f"the block of {chain} at the {end} is not before the cut-off")
+    for row in tables["prices"]:
+        name, block = f"price of {row['asset']} at the {row['end']}", blocks[row["end"], row["chain"]]
+        override = overrides.get((row["asset"].lower(), days[row["end"]]))
+        if override:
+            check.equal(name, number(row["price"]), Fraction(override["price"]))
+            check.expect(override["reason"][:20] in row["rule"], f"{name}: the reason of the override is another one")
+            continue
+        check.equal(name, number(row["price"]), Fraction(row["usd"]) * Fraction(block["rate"]))
+        check.equal(f"{name}, rule", row["rule"], row["source"])
+        age = datetime.fromisoformat(block["time"]) - datetime.fromisoformat(row["observed"])
+        check.expect(age <= timedelta(hours=limits["max_age_hours"]), f"{name} is too old")
+        for source, usd in json.loads(row["alternatives"]):
+            apart = abs(Fraction(usd) / Fraction(row["usd"]) - 1) * 100
+            check.expect(apart <= Fraction(limits["max_deviation_percent"]), f"{name}: {source} says {usd} USD")
+
+
+def check_holdings(check: Check, tables: Tables) -> Values:
+    """Each value is amount times price; return the sums by end and asset."""
+    prices = {(row["end"], row["chain"], row["asset"]): row["price"] for row in tables["prices"]}
+    balances = {
+        (end, row["account"], row["asset"]): row[end] for row in tables["balances"] for end in ("opening", "closing")
+    }
+    values: Values = defaultdict(Fraction)
+    for row in tables["holdings"]:
+        name = f"{row['asset']} of {row['account']} in {row['protocol']} at the {row['end']}"
+        price = prices.get((row["end"], row["chain"], row["asset"]), UNKNOWN)
+        check.equal(f"{name}, price", row["price"], price)
+        if row["protocol"] == "wallet":
+            check.equal(f"{name}, raw", row["raw"], balances.get((row["end"], row["account"], row["asset"])))
+        if UNKNOWN in (row["price"], row["value"]) or not row["decimals"]:
+            check.expect(row["flag"] in LEFT_OUT, f"{name}: it counts and has no value")
+            continue
+        value, stated = int(row["raw"]) * Fraction(price) / 10 ** int(row["decimals"]), Fraction(row["value"])
+        if not (row["flag"] in ("capped", "spam") and stated < value):
+            check.equal(f"{name}, value", stated, value)
+        if row["flag"] not in LEFT_OUT:
+            values[row["end"], row["countsAs"]] += -stated if row["side"] == "owed" else stated
+    return values
+
+
+def check_gains(check: Check, tables: Tables, opening_us: int, closing_us: int) -> None:
+    """Gains are proceeds less cost, and the disposals of the period are those of the entries."""
+    sold: Parts = defaultdict(list)
+    for row in tables["gains"]:
+        name = f"gain of {row['asset']} in {row['transaction']}"
+        check.equal(name, number(row["gain"]), less(number(row["proceeds"]), number(row["cost"])))
+        time = (datetime.fromisoformat(row["time"]) - EPOCH) // timedelta(microseconds=1)
+        check.expect(opening_us <= time < closing_us, f"{name} is not in the period")
+        if row["kind"] in SOLD:
+            key = row["kind"], row["asset"], row["transaction"], row["wallet"]
+            sold[key].append((int(row["raw"]), number(row["proceeds"])))
+    expected: Parts = defaultdict(list)
+    repaid = {(row["asset"], row["transaction"]) for row in tables["entries"] if row["kind"] == "repay"}
+    for row in tables["entries"]:
+        if row["kind"] in SOLD and opening_us <= int(row["time_us"]) < closing_us:
+            key = row["kind"], row["asset"], row["transaction"], row["wallet"]
+            value = (int(row["value"]) - int(row["fee"])) * MONEY if row["value"] else None
+            expected[key].append((int(row["quantity"]), value))
+    for disposal in sorted({*sold, *expected}):
+        if disposal[1:3] not in repaid:  # interest of a loan is a fee without an entry
+            check.equal(f"units of {disposal}", units(sold[disposal]), units(expected[disposal]))
+            check.equal(f"proceeds of {disposal}", money(sold[disposal]), money(expected[disposal]))
+
+
+def check_lots(check: Check, tables: Tables) -> None:
+    """Lots add up to what remains, and what remains to what wallets hold."""
+    lots: Parts = defaultdict(list)
+    for row in tables["lots"]:
+        lots[row["end"], row["asset"], row["wallet"]].append((int(row["raw"]), number(row["cost"])))
+    remaining: dict[tuple[str, ...], dict[str, str]] = {
+        (row["end"], row["asset"], row["wallet"]): row for row in tables["remaining"]
+    }
+    for key in sorted({*remaining, *lots}) if lots else ():  # methods that pool have no single lots
+        row = remaining.get(key, NOTHING)
+        check.equal(f"lots of {key}", int(row["raw"]), units(lots[key]))
+        check.equal(f"cost of {key}", number(row["cost"]), money(lots[key]))
+    for row in tables["closings"]:
+        left = remaining.get(("closing", row["asset"], row["wallet"]), NOTHING)
+        moved = int(left["raw"]) + int(left["unasked"]) - int(left["short"]) - int(left["deposited"])
+        check.equal(f"moved of {row['asset']}", int(row["moved"]), moved)
+        check.equal(f"difference of {row['asset']}", int(row["difference"]), int(row["inWallet"]) - moved)
+        if row["difference"] != "0":
+            check.open.append(f"{row['asset']}: the wallet holds {row['difference']} more than its lots")
+
+
+def amount_in(rows: list[dict[str, str]], column: str) -> Fraction | None:
+    """Return the sum of a column; None if a cell is not known."""
+    return total(number(row[column]) for row in rows)
+
+
+def check_rollforward(check: Check, tables: Tables, values: Values) -> None:
+    """Each asset rolls forward from opening to closing, with the sums of the other tables."""
+    parts: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
+    for row in tables["gains"]:
+        kind = {"income": "income", "fee": "fees"}.get(row["kind"], "disposals")
+        parts[kind, row["asset"]].append(row)
+        if kind != "income" and not row["reason"].startswith(NO_LOT):
+            parts[f"used {kind}", row["asset"]].append(row)
+    for row in tables["remaining"]:
+        parts[row["end"], row["asset"]].append(row)
+    for row in tables["rollforward"]:
+        asset = row["asset"]
+        raw = {name: int(row[f"{name}Raw"]) for name in (*PLUS, *MINUS, "closing")}
+        follows = sum(raw[name] for name in PLUS) - sum(raw[name] for name in MINUS)
+        check.equal(f"units of {asset}", raw["closing"], follows)
+        plus = total(number(row["incomeValue" if name == "income" else f"{name}Cost"]) for name in PLUS)
+        cost = less(plus, total(number(row[f"{name}Cost"]) for name in MINUS))
+        if cost is not None:
+            check.equal(f"cost of {asset}", number(row["closingCost"]), cost)
+        for end in ("opening", "closing"):
+            check.equal(f"{end} of {asset}", raw[end], amount_in(parts[end, asset], "raw"))
+            check.equal(f"{end} cost of {asset}", number(row[f"{end}Cost"]), amount_in(parts[end, asset], "cost"))
+            check.equal(f"{end} value of {asset}", number(row[f"{end}Value"]), values.pop((end, asset), Fraction(0)))
+        for name in MINUS:
+            used = parts[f"used {name}", asset]
+            check.equal(f"{name} of {asset}", raw[name], amount_in(used, "raw"))
+            check.equal(f"cost of {name} of {asset}", number(row[f"{name}Cost"]), amount_in(used, "cost"))
+        for name in ("proceeds", "gain"):
+            check.equal(f"{name} of {asset}", number(row[name]), amount_in(parts["disposals", asset], name))
+        income = parts["income", asset]
+        check.equal(f"income of {asset}", raw["income"], amount_in(income, "raw"))
+        check.equal(f"income value of {asset}", number(row["incomeValue"]), amount_in(income, "proceeds"))
+    check.expect(not values, f"these are held and in no statement: {sorted(values)}")
+
+
+def check_totals(check: Check, manifest: Manifest, tables: Tables) -> None:
+    """The sums of the manifest are those of the tables."""
+    totals, gains = manifest["totals"], tables["gains"]
+    disposals, roll = [row for row in gains if row["kind"] != "income"], tables["rollforward"]
+    follows = {name: amount_in(roll, name) for name in ("openingValue", "closingValue", "openingCost", "closingCost")}
+    follows["realised"] = amount_in(disposals, "gain")
+    follows["income"] = amount_in([row for row in gains if row["kind"] == "income"], "proceeds")
+    follows["fees"] = amount_in([row for row in disposals if row["kind"] == "fee"], "proceeds")
+    for name, value in follows.items():
+        check.equal(f"total {name}", number(totals[name]), value)
+    unknown = sum(row["gain"] == UNKNOWN for row in gains)
+    check.equal("number of unknown gains", totals["unknownGains"], unknown)
+    if unknown:
+        check.open.append(f"{unknown} gains are not known")
+    check.equal("rows", manifest["rows"], {name: len(rows) for name, rows in tables.items()})
+    check.equal("accounts", manifest["accounts"], [row["address"] for row in tables["accounts"]])
+    evidence = dict.fromkeys(CLASSES, Fraction(0))
+    classes = {(row["account"], row["asset"]): row["closingEvidence"] for row in tables["balances"]}
+    for row in tables["holdings"]:
+        if row["end"] == "closing" and row["flag"] not in LEFT_OUT:
+            own = classes.get((row["account"], row["asset"]), CLASSES[-1])
+            evidence[own if row["protocol"] == "wallet" else CLASSES[-1]] += Fraction(row["value"])
+    check.equal("evidence", {name: Fraction(value) for name, value in totals["evidence"].items()}, evidence)
+    incomes: dict[str, list[Fraction | None]] = defaultdict(list)
+    for row in tables["income"]:
+        incomes[f"{row['chain']}:{row['contract']}"].append(number(row["value"]))
+    for row in roll:
+        check.equal(f"income of days of {row['asset']}", total(incomes[row["asset"]]), number(row["incomeValue"]))
+    check.open += [f"{row['adapter']}: {row['subject']}: {row['reason']}" for row in tables["issues"]]
+
+
+def run(folder: str | Path, signer: str = "") -> Check:
+    """Check a pack and return what was seen."""
+    check = Check(folder)
+    manifest = json.loads((check.folder / "manifest.json").read_bytes(), object_pairs_hook=unique)
+    if (manifest["format"], manifest["version"]) != ("chainfolio-close", 1):
+        raise ValueError(f"format {manifest['format']}, version {manifest['version']}: this program checks version 1")
+    check_signature(check, signer)
+    check_files(check, manifest)
+    tables = read_tables(check)
+    period = manifest["period"]
+    instants = [instant(period[day], period["at"]) for day in ("first", "last")]
+    stated = [
+        (datetime.fromisoformat(period[end]) - EPOCH) // timedelta(microseconds=1) for end in ("opening", "closing")
+    ]
+    check.equal("instants", stated, instants)
+    check_balances(check, tables)
+    check_prices(check, manifest, tables)
+    values = check_holdings(check, tables)
+    check_gains(check, tables, *instants)
+    check_lots(check, tables)
+    check_rollforward(check, tables, values)
+    check_totals(check, manifest, tables)
+    return check
+
+
+def main() -> int:
+    """Check the pack of the command line, print what was seen, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pack", help="the folder")
+    parser.add_argument("--signer", default="", metavar="KEY.pub", help="the public key that must have signed it")
+    options = parser.parse_args()
+    try:
+        check = run(options.pack, options.signer)
+    except Exception as error:  # whatever cannot be read does not follow
+        print(f"wrong: it cannot be read: {type(error).__name__}: {error}")
+        return WRONG
+    for kind, texts in (("wrong", check.wrong), ("open", check.open)):
+        for text in texts:
+            print(f"{kind}: {text}")
+    print(f"{len(check.wrong)} wrong, {len(check.open)} open")
+    return WRONG if check.wrong else OPEN if check.open else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
