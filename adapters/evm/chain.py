@@ -104,9 +104,9 @@ class EvmChain(NodeBackedChain[Node], Approvals):
     async def probe(self, first: int) -> None:
         """Find out if blocks from `first` on can be traced, and set `traces`.
 
-        With an explorer nothing is done. Otherwise the first block with transactions is traced of each PROBE_BLOCKS
-        oldest, middle and newest blocks. `traces` is False if one cannot be traced, or if none has transactions. Only
-        a failure to read the head is raised, as SourceError.
+        With an explorer nothing is done. Otherwise the first block with transactions is traced among the PROBE_BLOCKS
+        newest, middle and oldest blocks each. `traces` is False if one cannot be traced, or if none has transactions.
+        Only a failure to read the head is raised, as SourceError.
         """
         if self.explorer is not None:
             return

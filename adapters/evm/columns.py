@@ -121,6 +121,7 @@ def bytes_of_hex(rows: Bytes) -> Bytes:
 def rows_of(array: pa.Array | pa.ChunkedArray, width: int) -> tuple[Bytes, Mask]:
     """Return a column of `width` bytes wide values as a matrix, and a mask of the rows that are not null.
 
+    Rows of nulls are zeros.
     If there are no nulls, the matrix is the column's own memory and must not be written to.
     """
     flat = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -25,7 +25,7 @@ async def examine(node: Node) -> list[dict[str, Any]]:
 
 
 async def abilities(node: Node, heads: Heads) -> dict[str, Any]:
-    """Return `oldestState` (a height), `reads` (their route), `leavesOutLogs`, and `problem` if it does.
+    """Return `oldestState` (a height), `reads` (the route), `leavesOutLogs`, and `problem` if it is True.
 
     Only a few heights are tried: the first, the middle and the newest. A `problem` does not make the node unusable.
 

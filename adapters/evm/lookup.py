@@ -97,7 +97,7 @@ async def look_up(node: Node, transactions: Sequence[IndexedTransaction]) -> lis
     """Return transactions that the index knows, in order, read in one batch.
 
     Raises:
-        BadAnswer: The node has a final one in another position than the index.
+        BadAnswer: The node has a final one in another position than the index, or gives another transaction.
         Reorged: The node has a transaction in another position that is not final.
         NodeBehind: The node lacks one.
     """

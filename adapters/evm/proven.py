@@ -144,7 +144,7 @@ def _select_logs(logs: Logs, query: Query) -> Logs:
 
 
 def comparable_logs(logs: Logs) -> list[tuple[object, ...]]:
-    """Return each log as a tuple of all its fields except its block, for comparison."""
+    """Return each log as a tuple of all its fields except its block and time, for comparison."""
     return [
         (
             int(logs.log_index[row]),

@@ -322,7 +322,7 @@ class OmittedLogs(BadAnswer):
 
 
 def chunk_key(chunk: Chunk) -> Hashable:
-    """Return a digest of a chunk's headers and logs without log times, for comparison."""
+    """Return a digest of a chunk's headers and logs, without the logs' times and block hashes."""
     logs, digest = chunk.logs, hashlib.sha256()
     for column in (logs.height, logs.tx_index, logs.log_index, logs.address, logs.tx_hash, logs.data_size, logs.word):
         digest.update(np.ascontiguousarray(column).tobytes())

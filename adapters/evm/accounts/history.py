@@ -119,7 +119,7 @@ class AccountHistory:
     async def _read_linked(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
     ) -> _Window | None:
-        """Read blocks that are not final, or must follow `before`, with all headers; else return None.
+        """Read the next blocks with all headers; None if the first one is final and `before` is None.
 
         At most MAX_LINKED_BLOCKS blocks are read, or fewer if transactions are read in smaller windows.
         """

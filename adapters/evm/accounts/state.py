@@ -86,7 +86,7 @@ async def find_active_blocks(
 
 
 async def _check_falls(endpoint: Endpoint, falls: Sequence[Change[AccountState]], hashes: Mapping[int, str]) -> None:
-    """Check that the accounts of changes with a lower nonce afterwards had code: contracts may destroy themselves.
+    """Check that accounts whose nonce fell had code before: only contracts may destroy themselves.
 
     Raises:
         BadAnswer: One had no code.

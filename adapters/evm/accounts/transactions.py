@@ -265,8 +265,8 @@ class TransactionReader:
     async def _explain_changes(self, result: AccountTransactions) -> None:
         """Trace the blocks whose transactions and withdrawals do not explain how accounts' coins changed.
 
-        Transfers and the changes that stay unexplained are stored in `result`. If no endpoint traces, blocks are
-        simulated, then single transactions run again. So are accounts whose coins the search can miss.
+        Transfers, changes that stay unexplained, and accounts whose coins the search can miss are stored in `result`.
+        If no endpoint traces, blocks are simulated, then single transactions run again.
         """
         result.has_payments = True
         changes: dict[int, dict[str, int]] = {}

@@ -121,7 +121,10 @@ def of_traces(source: str, answer: bytes, block: TracedBlock, first: int = 0) ->
 
 
 def value_of(trace: Trace) -> tuple[str, str, int]:
-    """Return sender, recipient and raw amount of a trace; empty addresses and 0 if it moves no coins."""
+    """Return sender, recipient and raw amount of a trace; empty addresses and 0 if it moves no coins.
+
+    Addresses are as the node writes them, in any case. Whether the call failed is not considered.
+    """
     action = trace.action
     if trace.type == "suicide":
         return action.address, action.refundAddress, int(action.balance, 16)

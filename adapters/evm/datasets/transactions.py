@@ -190,7 +190,10 @@ def check_header_hashes(source: str, executed: Sequence[ExecutedTransaction], he
 def executed_transaction(
     height: int, time_s: int, index: int, tx: Transaction, receipt: Receipt
 ) -> ExecutedTransaction:
-    """Combine a transaction and its receipt; the fee includes L1, operator and blob fees."""
+    """Combine a transaction and its receipt; the fee includes L1, operator and blob fees.
+
+    A price or fee that neither names counts as 0.
+    """
 
     def number(text: str | None) -> int:
         return int(text, 16) if text else 0

@@ -34,7 +34,7 @@ State = TypeVar("State", bound=PoolState)
 def guard_price(
     calls: Sequence[Call], parse: Callable[..., State | None], current: State, parent_values: Sequence[AbiValue]
 ) -> Rounds[DecoderRead, AbiValue, tuple[State, str]]:
-    """Return the state whose price counts, reading one more round if the price moved by more than MAX_MOVE.
+    """Return the state whose price counts; one more round is read if it moved by more than MAX_MOVE.
 
     Args:
         calls: The calls that read the state.

@@ -107,8 +107,8 @@ class SingleAccountReader:
     def _tokens(self, tokens: Sequence[str]) -> Plan[TokensRead]:
         """Read balances of `tokens`, then the positions and shares that the account's tokens matched.
 
-        Positions may come from tokens with a balance of 0 now; shares are unwrapped only if there is a balance. The
-        names of tokens are read meanwhile (`describe`).
+        Positions may come from tokens with a balance of 0 now; shares are unwrapped only if there is a balance. Names
+        and prices of tokens are read meanwhile (`describe`).
         """
         reads: list[Read] = [NativeBalance(self.account), *(balance_of(token, self.account) for token in tokens)]
         expected = self.shares.protocols.expected_tokens(self.account)

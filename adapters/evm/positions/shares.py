@@ -126,7 +126,8 @@ class Shares:
     def third_parties(self, account: str, tokens: Iterable[str], sent_tokens: SentTokens) -> Iterator[RuleMatch]:
         """Yield matches of tokens whose answer no file names, but contracts of files may lead to.
 
-        There is one match for each decoder, under its first protocol; `protocol_of` reads the real one.
+        There is one match for each decoder and answer, under the decoder's first protocol; `protocol_of` reads the real
+        one.
         """
         for question, row in self.protocols.lead_questions:
             groups: dict[str, list[str]] = {}

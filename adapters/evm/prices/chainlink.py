@@ -96,7 +96,7 @@ class Chainlink:
     def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
         """Return a price or a refusal for each asset with a feed, in one round; other assets are left out.
 
-        All are refused while the sequencer is down, or was restarted a short time ago.
+        All are refused if the sequencer is down, was restarted a short time ago, or its feed is unread or malformed.
         """
         feeds = [self.feeds[asset] for asset in assets if asset in self.feeds]
         if not feeds:

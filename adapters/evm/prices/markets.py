@@ -85,7 +85,7 @@ class Market:
         return CONFIDENCE_WITHOUT_AVERAGE if self.average is None else CONFIDENCE_WITH_AVERAGE
 
     def fault(self, max_move: Fraction) -> str:
-        """Return the reason why the price is not trusted; empty if it is.
+        """Return the reason why the price is not trusted; empty if it is. Without a parent it is not trusted.
 
         Args:
             max_move: Largest factor between the price and that of the parent, or the average.

@@ -77,7 +77,8 @@ class Pools:
     def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
         """Return a relative price or a refusal for each token with a pool, in two or three rounds.
 
-        Tokens beyond the maximum, or whose pools need more than MAX_STATE_READS reads together, are refused.
+        Tokens are refused if all together need more than MAX_LOOKUPS lookups or MAX_STATE_READS reads of pools: those
+        at the end of `assets`, or those whose pools do not fit.
         """
         candidates = [asset for asset in assets if self.knows(asset) is not False]
         tokens, too_many = candidates[: self._max_tokens], candidates[self._max_tokens :]

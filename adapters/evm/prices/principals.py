@@ -80,7 +80,7 @@ class Principals:
         return asset in self.markets
 
     def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
-        """Return a relative price or a refusal for each principal, in three rounds."""
+        """Return a relative price or a refusal for each principal, in three rounds; other assets are left out."""
         principals = [_Principal(asset, self.markets[asset]) for asset in assets if asset in self.markets]
         if not principals:
             return Quotes()

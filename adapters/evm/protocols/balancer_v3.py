@@ -13,7 +13,8 @@ POOL = "getPoolTokenInfo(address)(address[],(uint8,address,bool)[],uint256[],uin
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """Return what a proportional exit pays for `raw` shares, at balances that the block did not move.
 
-    None if the vault of the file does not know the pool, or the pool has fewer shares. Anybody can register a pool.
+    None if the vault of the file does not know the pool, or `raw` is zero or more than the supply. An UnlistedShare,
+    since anybody can register a pool; an AnnotatedShare of it if the balances of the parent block count.
     """
     pool, vault = match.contract, match.answer
     state = [Call(vault, POOL, (pool,)), Call(vault, "totalSupply(address)(uint256)", (pool,))]

@@ -93,8 +93,8 @@ def _health(
 def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
     """Return the loans of markets of a file: what was withdrawn and was not lent, less what was repaid.
 
-    A market creates its share for what is lent, and destroys it for what comes back. The rest is a debt. A change
-    without a token has collateral alone.
+    A market creates its share for what is lent, and destroys it for what comes back. The rest is a debt, if it is more
+    than ROUNDED units. A change without a token has collateral alone.
     """
     changes = list[VaultChange]()
     for market in contracts.get("market", ()):

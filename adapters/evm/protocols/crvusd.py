@@ -45,7 +45,8 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
     """Return one loan for each account whose loan or collateral changed at a controller of a file.
 
-    The collateral lies in the controller's market maker. A change without a token has collateral alone.
+    The collateral lies in the controller's market maker. A change without a token has collateral alone. The token is
+    UNKNOWN_TOKEN if a controller of a lending market moved none.
     """
     changes = list[VaultChange]()
     for controller in (*contracts.get("controller", ()), *contracts.get("lend_controller", ())):

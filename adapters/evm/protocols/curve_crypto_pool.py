@@ -12,7 +12,8 @@ from chainfolio.protocols import AnnotatedShare, TokenAmount, UnlistedShare
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """Return the coins that `remove_liquidity` pays for `raw` shares, at guarded balances.
 
-    None if the factory of the file does not know the pool, or the pool has fewer shares.
+    None if the factory of the file does not know the pool, or `raw` is zero or more than the supply. In unreviewed code
+    an UnlistedShare; an AnnotatedShare with a remark if the balances of the parent block count.
     """
     pool, factory = match.contract, match.answer
     three, two = yield [MayRefuse(Call(factory, f"get_coins(address)(address[{count}])", (pool,))) for count in (3, 2)]

@@ -55,7 +55,8 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode one position for each pool of the farm in which the account has something.
 
     Only the pools of the account's deposits are read if all deposits are indexed and there are some; otherwise the
-    first MAX_POOLS pools are, because a fork may write other events. Pools beyond these are named as unknown.
+    first MAX_POOLS pools are, because a fork may write other events. Pools beyond these are named as unknown. Stakes
+    in a `farm` are verified (`verify_stakes`).
 
     Raises:
         ReadError: The farm does not say what is staked in a pool.

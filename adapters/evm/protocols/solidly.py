@@ -86,8 +86,9 @@ def _gauge_position(pool: str, gauge: str, raw: int | None, earned: int | None, 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """Return the tokens that burning `raw` shares pays; fees lie outside of the pool.
 
-    If the block moved the pool's price, the reserves of the parent block count (`guard_reserves`). None if the factory
-    does not know the pool, or the pool has fewer shares.
+    If the block moved the pool's price, the reserves of the parent block count (`guard_reserves`): an AnnotatedShare.
+    In unreviewed code the tokens in the pool count: an UnlistedShare. None if the factory does not know the pool, or
+    the pool has fewer shares.
     """
     pool, (token0, token1) = match.contract, match.facts
     supply_read = Call(pool, "totalSupply()(uint256)")

@@ -20,8 +20,8 @@ def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     If the block moved the pair's price, the reserves of the parent block count (`guard_reserves`). Option
     `protocol_fee` is the part of the growth that a fork's protocol takes while its fee is on, as "1/4"; "0" for forks
     without such a fee. None if the factory does not know the pair, or the pair has fewer shares: anybody can write a
-    token that claims to be a pair. A factory with unreviewed code may confirm anything, so the pair's real balances
-    count, and only if the account received the shares by its own action.
+    token that claims to be a pair. The pair's real balances count, because a factory with unreviewed code may confirm
+    anything. In such code an UnlistedShare; an AnnotatedShare with a remark if the reserves of the parent block count.
     """
     pair, factory = match.contract, match.answer
     fee_part = Fraction(match.options.get("protocol_fee", UNISWAP_FEE_PART))

@@ -12,7 +12,7 @@ MAX_DECIMALS = 36
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """Return what `withdraw` pays for `raw` shares without a loss.
 
-    None if the vault has fewer shares, or more than MAX_DECIMALS decimals.
+    None if the vault has fewer shares, or more than MAX_DECIMALS decimals. In unreviewed code an UnlistedShare.
     """
     vault = match.contract
     token, price, decimals, supply = yield [
