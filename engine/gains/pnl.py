@@ -31,6 +31,7 @@ from chainfolio.portfolio.pnl.closing import (
     Pool,
     closings,
     held_assets,
+    missing_share_issues,
     shown_pools,
     spam_assets,
     with_rents,
@@ -115,6 +116,7 @@ class GainsResult:
         last_blocks: The block of the last one.
         shares: Tokens that stood for deposits.
         contents: The assets that went into positions, by their open shares.
+        created: Tokens that others created while deposits had no share, with the deposited assets.
         pools: The tokens of open pool positions, with the quantities that went in.
         rents: Coins that open accounts need, by asset and, if lots are kept per wallet, wallet.
         transfers: What went over chains, by time.
@@ -132,6 +134,7 @@ class GainsResult:
     rents: Mapping[Key, int] = field(default_factory=dict)
     transfers: tuple[OwnTransfer, ...] = ()
     contents: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    created: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +242,7 @@ def gains_until(
         rents,
         tuple(transfers),
         read.contents,
+        read.created,
     )
 
 
@@ -280,7 +284,11 @@ async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlReq
         {key: Decimal(asset.price) for key, asset in priced},
         method=request.method,
         addresses=[account.address for account in accounts],
-        issues=(*result.issues, *(IssueDocument("pnl", key, NOT_CHECKED) for key in sorted(unread))),
+        issues=(
+            *result.issues,
+            *missing_share_issues(current.closings, result.created),
+            *(IssueDocument("pnl", key, NOT_CHECKED) for key in sorted(unread)),
+        ),
         current=current,
     )
     transfers = tuple(transfer_document(each, result.facts) for each in result.transfers)

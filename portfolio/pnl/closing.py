@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from msgspec import UNSET
 
 from chainfolio import amounts
-from chainfolio.portfolio.document import UNKNOWN, WALLET, AssetDocument, Portfolio, every_asset
+from chainfolio.portfolio.document import UNKNOWN, WALLET, AssetDocument, IssueDocument, Portfolio, every_asset
 from chainfolio.portfolio.pnl.entries import UNASKED
 from chainfolio.portfolio.pnl.gains import SHORT, Gain, Gains, RemainingLots
 from chainfolio.portfolio.pnl.share_lots import NO_CONTENTS, NO_SHARES, ShareLots, share_lots
@@ -26,6 +26,10 @@ NO_LOTS: Final = "no transaction that is indexed brought it"
 DIFFERS: Final = "its wallet holds {held} of it, and {lots} by its transactions"
 UNCLOSED: Final = "its transactions do not add up to what is held"
 UNSEEN: Final = "no transaction that is indexed put it where it lies"
+MAY_BE_SHARE: Final = (
+    "its deposit is in no known position: tokens that others created for the wallets meanwhile ({count}, such as "
+    "{first}) are in no sum, and one of them may be the share of this deposit"
+)
 ELSEWHERE: Final = "more of it was deposited than lies in protocols that are known"
 
 MIN_TOKENS: Final = {"LIQUIDITYPOOL": 1, "FARMING": 2, "STAKED": 2}  # of a position that exchanges them, by its type
@@ -279,6 +283,22 @@ def _connected(asset: str, pools: Sequence[Pool]) -> set[str]:
 def unclosed_keys(checked: Mapping[Key, ClosingCheck]) -> frozenset[Key]:
     """Return the keys of assets that do not close."""
     return frozenset(key for key, closing in checked.items() if not closing.is_closed)
+
+
+def missing_share_issues(
+    checked: Mapping[Key, ClosingCheck], created: Mapping[str, Collection[str]]
+) -> list[IssueDocument]:
+    """Return an issue for each deposited asset that no portfolio shows and whose share may have come unnoticed.
+
+    Args:
+        checked: The closing identities.
+        created: Tokens that others created while deposits had no share, with the deposited assets.
+    """
+    issues = list[IssueDocument]()
+    for asset in sorted({asset for (asset, _), each in checked.items() if each.protocols_fault == ELSEWHERE}):
+        if tokens := sorted(token for token, assets in created.items() if asset in assets):
+            issues.append(IssueDocument("pnl", asset, MAY_BE_SHARE.format(count=len(tokens), first=tokens[0])))
+    return issues
 
 
 def account_closings(

@@ -65,6 +65,13 @@ class Redemption(NamedTuple):
     part: Fraction
 
 
+class Holder(NamedTuple):
+    """A contract with deposits for which it gave no share: the key of its protocol, and the deposited assets."""
+
+    protocol: str
+    assets: frozenset[str]
+
+
 class Rent(NamedTuple):
     """The coins of an open account, the wallet that paid them, and the position that needs the account.
 
@@ -94,6 +101,7 @@ class Containers:
         waiting: What burnt shares stood for that did not pay yet, by the key of the share's contract and asset.
         waiting_units: How many burnt shares did not pay yet, by the same key.
         rents: Coins that accounts need while they are open, by asset and account.
+        protocols: Protocols by contract of `farms`, as of the call of the last deposit.
     """
 
     assets: set[str] = field(default_factory=set)
@@ -108,6 +116,7 @@ class Containers:
     waiting: dict[str, dict[str, int]] = field(default_factory=dict)
     waiting_units: dict[str, int] = field(default_factory=dict)
     rents: dict[tuple[str, str], Rent] = field(default_factory=dict)
+    protocols: dict[str, str] = field(default_factory=dict)
 
     def add(self, entries: Iterable[Entry], type_: str, contract: str) -> None:
         """Add the entries of one transaction that called a contract, by the key it has as an asset.
@@ -136,8 +145,10 @@ class Containers:
             container.put(units, assets if len(shares) == 1 else {})
             container.may_contain |= assets.keys() if len(shares) > 1 else set()
 
-    def stake(self, contract: str, asset: str, quantity: int) -> None:
-        """Add a deposit in a contract that gives no shares."""
+    def stake(self, contract: str, asset: str, quantity: int, protocol: str = "") -> None:
+        """Add a deposit in a contract that gives no shares; `protocol` is that of the call."""
+        if protocol:
+            self.protocols[contract] = protocol
         stakes = self.farms.setdefault(contract, {})
         stakes[asset] = stakes.get(asset, 0) + quantity
 
@@ -160,10 +171,13 @@ class Containers:
         """Return True if a contract took one of the assets before, in a transaction of no known type."""
         return any(side.asset in self.taken for side in sides)
 
-    @property
-    def holders(self) -> set[str]:
-        """The contracts that hold deposits and gave no shares for them."""
-        return {contract for contract, deposits in self.farms.items() if any(deposits.values())}
+    def holders(self) -> dict[str, Holder]:
+        """Return the contracts that hold deposits and gave no shares for them."""
+        return {
+            contract: Holder(self.protocols.get(contract, ""), frozenset(asset for asset, raw in each.items() if raw))
+            for contract, each in self.farms.items()
+            if any(each.values())
+        }
 
     def pools(self) -> Iterator[dict[str, int]]:
         """Yield what went into each position that exchanges its assets: it has several of them."""

@@ -8,9 +8,11 @@ from typing import Final
 
 from chainfolio.contracts import TRADE_VALUES
 from chainfolio.portfolio.document import IssueDocument
+from chainfolio.portfolio.pnl.containers import Holder
 from chainfolio.portfolio.pnl.entries import AssetFacts, Entry, money
 from chainfolio.portfolio.pnl.trade_value import FEED_STRENGTH, Side, Strength, Strengths
 from chainfolio.portfolio.pnl.transaction_records import MovedAsset, TransactionRecord
+from chainfolio.portfolio.transactions import UNKNOWN_PROTOCOL
 
 NO_AMOUNT: Final = "its decimals are not known: what moved of it is not counted"
 
@@ -63,6 +65,8 @@ class RecordEntries:
         contents: The assets that went into positions, by their open shares.
         pools: The tokens of open pool positions, with the quantities that went in.
         rents: Coins that open accounts need, by asset and wallet: they come back when the accounts are closed.
+        created: Tokens that others created for a wallet while contracts held deposits and gave no share, with the
+            assets of these deposits. One of them may be such a share.
     """
 
     entries: list[Entry]
@@ -74,6 +78,7 @@ class RecordEntries:
     contents: dict[str, frozenset[str]] = field(default_factory=dict)
     pools: list[dict[str, int]] = field(default_factory=list)
     rents: dict[tuple[str, str], int] = field(default_factory=dict)
+    created: dict[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,19 +153,35 @@ class RecordRows:
         is_unpriced = row.value is None and not self.treatment.is_priced(row.chain_contract)
         return is_unpriced and self.record.type != "BRIDGEIN" and not self.is_asked
 
-    def untrusted_assets(self, holders: Collection[str]) -> set[str]:
+    def untrusted_assets(self, holders: Callable[[], Mapping[str, Holder]]) -> set[str]:
         """Return the assets whose movements have no value: doubtful ones, and gifts without a price.
 
-        What one of `holders`, which hold own deposits, mints may be the share of such a deposit, and no gift.
-        """
-        rows = [row for row in (*self.record.assets_in, *self.record.assets_out) if self.is_doubtful(row)]
-        gifts = (row for row in self.record.assets_in if self.is_gift(row) and not self._is_minted_by(row, holders))
-        return {self.asset_of(row) for row in (*rows, *gifts)}
+        What a contract with an own deposit mints, or another contract of its protocol, may be the share of the deposit,
+        and no gift. Other tokens that others create meanwhile go to `created` of the result.
 
-    def _is_minted_by(self, row: MovedAsset, contracts: Collection[str]) -> bool:
-        """Return True if an asset was minted in a call of one of the contracts, or is one."""
-        is_minted = row.sender in self.treatment.burn_addresses
-        return is_minted and (self.record.recipient in contracts or row.contract in contracts)
+        Args:
+            holders: Returns the contracts that hold own deposits and gave no share.
+        """
+        doubtful = [row for row in (*self.record.assets_in, *self.record.assets_out) if self.is_doubtful(row)]
+        gifts = [row for row in self.record.assets_in if self.is_gift(row)]
+        deposits = holders() if doubtful or gifts else {}
+        rows = [*doubtful, *(row for row in gifts if not self._is_minted_by(row, deposits))]
+        deposited = frozenset[str]().union(*(each.assets for each in deposits.values()))
+        for row in rows if deposited else ():
+            if self._is_created(row) and not row.is_collectible:
+                key = self.asset_of(row)
+                self.result.created[key] = self.result.created.get(key, frozenset()) | deposited
+        return {self.asset_of(row) for row in rows}
+
+    def _is_created(self, row: MovedAsset) -> bool:
+        """Return True if a row was created for the wallet."""
+        return row.sender in self.treatment.burn_addresses
+
+    def _is_minted_by(self, row: MovedAsset, holders: Mapping[str, Holder]) -> bool:
+        """Return True if an asset was minted in a call of a holder or of its protocol, or if it is a holder."""
+        protocols = {each.protocol for each in holders.values()} - {UNKNOWN_PROTOCOL.key, ""}
+        is_of_holder = self.record.recipient in holders or row.contract in holders
+        return self._is_created(row) and (is_of_holder or self.record.protocol in protocols)
 
     def senders(self, asset: str) -> set[str]:
         """Return who sent an asset that came."""

@@ -254,7 +254,7 @@ class _Record:
         for asset, quantity in deposited.items() if self.record.type != "BRIDGEOUT" else ():
             rows = [row for row in self.rows.external("out") if self.rows.asset_of(row) == asset]
             taker = max(rows, key=lambda row: self.rows.quantity(row) or 0).recipient
-            self.containers.stake(taker, asset, quantity)
+            self.containers.stake(taker, asset, quantity, self.record.protocol)
             is_known = self.record.type not in PAYMENTS and not any(map(self.rows.is_doubtful, rows))
             if is_known and taker not in self.treatment.burn_addresses:
                 self.containers.stakes.add(taker)

@@ -106,6 +106,19 @@ def test_redeemed_dust_is_sold_apart_from_the_deposit(lenders: World) -> None:
     assert abs(Decimal(held.total_cost_basis) - 50_007 - Decimal(float(me.fee))) < Decimal("0.01")
 
 
+def test_a_share_that_a_keeper_mints_by_another_contract_is_named(stage: World) -> None:
+    queue, keeper, share = contract(stage), contract(stage), contract(stage, "SHARE")
+    me, stranger = stage.wallet(DAI=9_000 * WAD), stage.wallet()
+    approve(me, queue, "DAI")
+    queue.act(me, "deposit(uint256)", 9_000 * WAD, steps=[queue.take(me, "DAI", 9_000 * WAD)])
+    keeper.script("settle()", [share.note(share.issue(me, 8_000 * WAD))])
+    stage.node.settle([tx(stranger.address, keeper.address, "settle()", gas=1_000_000)])
+    report, _ = stage.read(me)
+    named = [(each.subject, share.address in each.reason) for each in report.issues]
+    assert named == [(f"local:{stage.contract('DAI').lower()}", True)], report.issues
+    assert report.total_cost_basis == "N/A"
+
+
 @pytest.mark.parametrize("has_deposit", [False, True], ids=["no deposit", "deposit"])
 def test_dust_of_a_vault_that_a_file_names_makes_no_sum_unknown(stage: World, has_deposit: bool) -> None:
     vault, stranger = contract(stage, "yvDAI"), stage.wallet()

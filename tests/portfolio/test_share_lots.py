@@ -14,7 +14,15 @@ from chainfolio.contracts import Holding, Position
 from chainfolio.portfolio.compose import portfolio
 from chainfolio.portfolio.document import UNKNOWN, Portfolio
 from chainfolio.portfolio.metrics.changes import day_holdings
-from chainfolio.portfolio.pnl.closing import NO_LOTS, UNSEEN, CurrentHoldings, account_closings
+from chainfolio.portfolio.pnl.closing import (
+    NO_LOTS,
+    UNSEEN,
+    ClosingCheck,
+    CurrentHoldings,
+    HeldAsset,
+    account_closings,
+    missing_share_issues,
+)
 from chainfolio.portfolio.pnl.entries import UNASKED, AssetFacts
 from chainfolio.portfolio.pnl.gains import NO_PRICE, Gains, RemainingLots
 from chainfolio.portfolio.pnl.in_portfolio import AccountGains, with_gains
@@ -24,6 +32,7 @@ from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import document as report_of
 from chainfolio.portfolio.pnl.share_lots import share_lots
 from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
+from chainfolio.portfolio.transactions import NamedEntity, Nft
 from chainfolio.portfolio.valuation import valuate
 from tests.portfolio.examples import ALICE, CHAINS, erc20, snapshot
 from tests.portfolio.test_pnl_in_portfolio import KEYS, issues, position, usd
@@ -204,6 +213,26 @@ def test_a_share_that_a_keeper_mints_for_a_waiting_deposit_has_no_known_gain() -
     assert ("unasked", "share", 9, None) in brief(read(minted).entries)
     sent = record("TRANSFERIN", [asset("share", "9", other=OTHER)], [], **facts)
     assert ("unasked", "share", 9, None) in brief(read(paid, sent).entries)
+
+
+def test_a_share_that_another_contract_mints_is_named_if_its_deposit_is_missing() -> None:
+    facts: dict[str, Any] = {"sender": OTHER, "recipient": "keeper", "hash": "0x2"}
+    of_protocol = {"protocol": NamedEntity(key="lender", name="Lender")}
+    paid = record("DEPOSIT", [], [asset("usd", "9", "9", POOL)], hash="0x1", **of_protocol)
+    minted = record("DEPOSIT", [asset("share", "9", other=NOBODY)], [], **facts)
+    result = read(paid, minted)
+    assert ("unasked", "share", 9, None) in brief(result.entries)
+    assert result.created == {"chain:share": frozenset({"chain:usd"})}
+    missing = ClosingCheck("chain:usd", "", 0, HeldAsset(), deposited=9)
+    (issue,) = missing_share_issues({("chain:usd", ""): missing}, result.created)
+    assert (issue.subject, "(1, such as" in issue.reason, "chain:share" in issue.reason) == ("chain:usd", True, True)
+    shown = missing._replace(held=HeldAsset(in_protocols=9))
+    assert missing_share_issues({("chain:usd", ""): shown}, result.created) == []
+    by_protocol = record("DEPOSIT", [asset("share", "9", other=NOBODY)], [], **facts, **of_protocol)
+    assert ("received", "share", 9, None) in brief(read(paid, by_protocol).entries), "a contract of the protocol"
+    assert read(minted).created == {}, "nothing was deposited"
+    collectible = asset("share", "1", other=NOBODY, nft=Nft(token_id="7"))
+    assert read(paid, record("DEPOSIT", [collectible], [], **facts)).created == {}
 
 
 def test_shares_without_a_price_that_others_send_or_mint_are_no_deposit_of_the_owner() -> None:
