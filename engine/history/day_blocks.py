@@ -78,7 +78,9 @@ class DayBlocks:
         SourceError if the chain cannot be read.
         """
         sorted_days = sorted(set(days))
-        unknown = iter([day for day in sorted_days if (chain.key, day) not in self._cache])
+        # What is cached is copied first: a full cache is cleared while blocks are added.
+        cached = {day: self._cache[chain.key, day] for day in sorted_days if (chain.key, day) in self._cache}
+        unknown = iter([day for day in sorted_days if day not in cached])
         blocks_by_day: dict[date, Block | None] = {}
         while batch := list(islice(unknown, MAX_SEARCHED_DAYS)):
             head = (await chain.heads()).latest
@@ -91,11 +93,7 @@ class DayBlocks:
             }
         for day, block in blocks_by_day.items():
             self._add_to_cache(chain, day, block)
-        return {
-            day: blocks_by_day[day] if day in blocks_by_day else self._cache[chain.key, day]
-            for day in sorted_days
-            if day in blocks_by_day or (chain.key, day) in self._cache
-        }
+        return cached | blocks_by_day
 
     def _add_to_cache(self, chain: Chain, day: date, block: Block | None) -> None:
         if _is_final(chain, block):

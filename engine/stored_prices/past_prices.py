@@ -49,16 +49,20 @@ class PastPrices:
         Each height has an entry; assets without a price are absent. A block may lack its hash. Prices of final blocks
         are stored. It takes about one request if all hashes are known, else two; none the second time.
         """
-        unknown = {
-            block: sorted(set(assets) - self._cache.get(block.height, {}).keys())
-            for block, assets in assets_by_block.items()
-        }
+        # What is cached is copied first: `_read` and parallel requests may evict it before the answer is built.
+        known = {block.height: self._cached(block, assets) for block, assets in assets_by_block.items()}
+        unknown = {block: sorted(set(assets) - known[block.height].keys()) for block, assets in assets_by_block.items()}
         if self.store is not None:
-            unknown = await asyncio.to_thread(self._recall, self.store, unknown)
-        fresh, issues = await self._read({block: missing for block, missing in unknown.items() if missing})
+            for height, stored in (await asyncio.to_thread(self._stored, self.store, unknown)).items():
+                known[height] |= stored
+                self._add_to_cache(height, stored)
+        missing = {
+            block: [asset for asset in assets if asset not in known[block.height]] for block, assets in unknown.items()
+        }
+        fresh, issues = await self._read({block: assets for block, assets in missing.items() if assets})
         prices = {}
         for block, assets in assets_by_block.items():
-            block_prices = {**self._cache.get(block.height, {}), **fresh.get(block.height, {})}
+            block_prices = {**known[block.height], **fresh.get(block.height, {})}
             prices[block.height] = {each: price for each in assets if (price := block_prices.get(each)) is not None}
         return prices, issues
 
@@ -145,23 +149,29 @@ class PastPrices:
         """Return True if prices at the block are stored: it is final, and the node has its state."""
         return block.height not in node.unavailable and self.chain.is_final(block.height)
 
-    def _recall(self, store: PriceStore, unknown: Mapping[Block, Sequence[Asset]]) -> dict[Block, list[Asset]]:
-        """Add stored prices of final blocks to the cache, and return the assets that it lacks, by block."""
+    def _cached(self, block: Block, assets: Iterable[Asset]) -> dict[Asset, Price | None]:
+        """Return the cached prices of assets at a block, None for assets without one; others are absent."""
+        prices = self._cache.get(block.height, {})
+        return {asset: prices[asset] for asset in assets if asset in prices}
+
+    def _stored(
+        self, store: PriceStore, unknown: Mapping[Block, Sequence[Asset]]
+    ) -> dict[int, dict[Asset, Price | None]]:
+        """Return the stored prices of final blocks by height, None for assets whose refusal is stored.
+
+        A height may have prices of further assets. Assets about which nothing is stored are absent.
+        """
         final = [block for block, assets in unknown.items() if assets and self.chain.is_final(block.height)]
-        for height, prices in store.at_each(final).items():
-            if prices:
-                self._add_to_cache(height, prices)
+        stored: dict[int, dict[Asset, Price | None]] = {
+            height: dict(prices) for height, prices in store.at_each(final).items() if prices
+        }
         missing = {
-            block: [each for each in assets if each not in self._cache.get(block.height, {})]
-            for block, assets in unknown.items()
+            block.height: [each for each in unknown[block] if each not in stored.get(block.height, {})]
+            for block in final
         }
-        refused = store.refused({block.height: missing[block] for block in final if missing[block]})
-        for height, assets in refused.items():
-            self._add_to_cache(height, dict.fromkeys(assets))
-        return {
-            block: [each for each in assets if each not in refused.get(block.height, ())]
-            for block, assets in missing.items()
-        }
+        for height, refused in store.refused({height: assets for height, assets in missing.items() if assets}).items():
+            stored.setdefault(height, {}).update(dict.fromkeys(refused))
+        return stored
 
     def _add_to_cache(self, height: int, prices: Mapping[Asset, Price | None]) -> None:
         self._cache.setdefault(height, {}).update(prices)

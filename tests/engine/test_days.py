@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from chainfolio.block_search import blocks_before, last_before
 from chainfolio.blocks import Block
+from chainfolio.engine.history import day_blocks
 from chainfolio.engine.history.day_blocks import DayBlocks, days_from, midnight_us
 from chainfolio.errors import NodeBehind
 from chainfolio.localchain.node import LocalNode
@@ -226,4 +227,15 @@ async def test_what_is_not_final_is_looked_up_again(tmp_path: Path) -> None:
         assert second is not None
         assert second.hash != first.hash
         assert second.hash == node.block(second.height)["hash"]
+        await chain.close()
+
+
+@pytest.mark.node
+async def test_a_full_cache_hides_no_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(day_blocks, "MAX_DAYS", 4)
+    with evm(0, LocalNode(timestamp=MIDNIGHT_S)) as subject:
+        chain, history = subject.chain(), DayBlocks()
+        days = [DAY - timedelta(days=count) for count in range(1, 7)]
+        assert await history.final_before(chain, days[:3]) == dict.fromkeys(days[:3])
+        assert await history.final_before(chain, days) == dict.fromkeys(days)
         await chain.close()

@@ -16,6 +16,7 @@ from chainfolio.chains import Chain
 from chainfolio.cli.demo import index_chain, prepare
 from chainfolio.engine.gains.pnl import PnlRequest, pnl
 from chainfolio.engine.service import Engine
+from chainfolio.engine.stored_prices import past_prices
 from chainfolio.engine.stored_prices.past_prices import PastPrices
 from chainfolio.engine.stored_prices.store import PriceStore
 from chainfolio.indexer.wiring import System
@@ -87,6 +88,22 @@ async def test_a_price_and_a_refusal_of_one_block_are_both_stored(tmp_path: Path
         assert {each.usd for each in prices[3].values()} == {7}
     assert source.heights == [3, 3], "a vendor may price the other asset later"
     assert (refusing.assets.count(ETH), refusing.assets.count(USDC)) == (1, 2)
+    store.tail.close()
+
+
+@pytest.mark.parametrize("has_store", [True, False], ids=["with a store", "without one"])
+async def test_a_full_cache_hides_no_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_store: bool) -> None:
+    monkeypatch.setattr(past_prices, "MAX_BLOCKS", 3)
+    store = PriceStore("a", Lake(str(tmp_path / "lake")), Tail(tmp_path / "tail.sqlite"), sources="one")
+    source = ScriptedSource("s0", {height: {ETH: "7"} for height in range(1, 9)})
+    past = PastPrices(cast(Chain, Final()), [source], store if has_store else None)
+    await past.prices({block(height): [ETH] for height in (5, 6, 7)})  # stored
+    await past.prices({block(height): [ETH] for height in (1, 2, 3)})  # cached
+    prices, issues = await past.prices({block(height): [ETH] for height in range(1, 9)})
+    assert issues == []
+    assert {height: {each.usd for each in by_asset.values()} for height, by_asset in prices.items()} == {
+        height: {7} for height in range(1, 9)
+    }
     store.tail.close()
 
 
