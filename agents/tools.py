@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from chainfolio.engine.reconciliations import Reconciliation
     from chainfolio.engine.service import Engine
     from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+    from chainfolio.storage.sql_task import JsonResult
 
 MAX_SQL_ROWS: Final = 200
 SQL_SECONDS: Final = 20
@@ -43,7 +44,7 @@ class Services:
     """Answers that the engine does not have: status of chains, SQL over the lake, credits of the caller."""
 
     status: Callable[[], Awaitable[dict[str, Any]]]
-    ask: Callable[[str, int, int], Awaitable[dict[str, Any]]]
+    ask: Callable[[str, int, int], Awaitable[JsonResult]]
     credits: Callable[[], Awaitable[int]] | None = None
 
 
@@ -255,8 +256,8 @@ class Tools:
     async def sql(self, query: str, detail: bool = False) -> str:
         """Run one read-only SELECT in DuckDB over the indexed tables; see the resource chainfolio://tables."""
         result = await self._services.ask(query, MAX_SQL_ROWS, SQL_SECONDS)
-        rows = query_rows(result["columns"], result["rows"])
-        summary: Row = {"rows": len(rows), "more": bool(result["more"])}
+        rows = query_rows([column.name for column in result.columns], result.rows)
+        summary: Row = {"rows": len(rows), "more": result.more}
         return Answer(summary, await self._at(), "complete", rows).text(detail=detail)
 
     async def validator(self, validator: str) -> str:

@@ -14,8 +14,9 @@ from chainfolio.api import dashboard, docs
 from chainfolio.api.context import Answer, Context, Parts
 from chainfolio.api.dispatch import Paths
 from chainfolio.api.edge import edge, error_answer
-from chainfolio.api.engine import Engine
+from chainfolio.api.engine import Engine, LakeQueries
 from chainfolio.api.errors import Problem
+from chainfolio.api.export_slots import ExportSlots
 from chainfolio.api.first_run import Setup
 from chainfolio.api.keys import Keys
 from chainfolio.api.metrics import Traffic
@@ -100,14 +101,19 @@ def make_app(
     environment: Environment,
     signature: Mapping[str, str] | None = None,
     setup: Setup | None = None,
+    lake: LakeQueries | None = None,
 ) -> App:
     """Return the application over an engine and a state store, which the caller opens and closes.
 
-    `signature` holds headers that every answer gets; `setup` adds chains for the dashboard.
+    `signature` holds headers that every answer gets; `setup` adds chains for the dashboard; `lake` runs
+    queries in SQL.
     """
     traffic = Traffic(state.meter.credit_totals)
     secret = state.secret("cursors")
-    parts = Parts(engine, state, settings, environment, traffic, secret, signature or {}, setup=setup)
+    sql = ExportSlots("queries", settings.sql.at_once)
+    parts = Parts(
+        engine, state, settings, environment, traffic, secret, signature or {}, sql=sql, lake=lake, setup=setup
+    )
     return App(parts, (*ROUTES, *docs.routes(ROUTES, settings), *dashboard.ROUTES))
 
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from chainfolio.api.engine import Engine
+from chainfolio.api.engine import Engine, LakeQueries
 from chainfolio.api.event_streams import EventStream, EventStreams
 from chainfolio.api.export_slots import ExportSlots
 from chainfolio.api.keys import Keys, Principal
@@ -49,6 +49,8 @@ class Parts:
         running: Number of running requests by account id.
         queries: Cache of parsed queries by type and query string.
         exports: Slots of exports.
+        sql: Slots of queries in SQL.
+        lake: Runs queries over the lake; None if this process has none.
         streams: Open streams of events.
         stopping: Set once the process was told to stop.
         setup: A `first_run.Setup`, which adds chains; None if this process cannot. Its module needs this one.
@@ -65,6 +67,8 @@ class Parts:
     running: Counter[str] = field(default_factory=Counter)
     queries: dict[tuple[type, str], msgspec.Struct] = field(default_factory=dict)
     exports: ExportSlots = field(default_factory=ExportSlots)
+    sql: ExportSlots = field(default_factory=ExportSlots)
+    lake: LakeQueries | None = None
     streams: EventStreams = field(default_factory=EventStreams)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     setup: object | None = None

@@ -10,6 +10,7 @@ from typing import Protocol
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
 from chainfolio.engine.gains.pnl import PnlRequest
+from chainfolio.engine.lake_tables import LakeTable
 from chainfolio.engine.results import (
     ApprovalsPage,
     ChainFact,
@@ -26,6 +27,23 @@ from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.metrics.report import PerformanceDocument
 from chainfolio.portfolio.overview import Pictures
 from chainfolio.portfolio.pnl.report import PnlDocument
+from chainfolio.storage.sql_query import QueryResult
+from chainfolio.storage.sql_task import Task
+
+
+class LakeQueries(Protocol):
+    """Queries in SQL over the lake."""
+
+    async def run(self, task: Task) -> QueryResult:
+        """Run the query of a task and return its result. The query ends if the call is cancelled.
+
+        Raises:
+            BadRequest: The query is wrong, needs too much time or memory, or reads a refused table.
+            NothingIndexed: It reads a table into which nothing was indexed.
+        """
+
+    async def tables(self) -> list[LakeTable]:
+        """Return the tables that a query may read."""
 
 
 class Nav(Protocol):

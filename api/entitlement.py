@@ -18,6 +18,7 @@ _MISSING: Final[Mapping[str, tuple[int, str]]] = {
     "portfolio": (403, "this needs the portfolio entitlement"),
     "at-block": (401, "this needs the Portfolio at Block add-on"),
     "enterprise": (403, "this needs an enterprise subscription"),
+    "sql": (403, "this needs the SQL entitlement"),
     PRO: (403, "this needs a Pro subscription"),
 }
 

@@ -140,6 +140,7 @@ class Remedy:
 REMEDIES: Final = (
     Remedy(errors.BadSettings, 503, message="the server is not set up for this"),
     Remedy(errors.NotIndexed, 503, "Not Indexed", retry_after_s=60),
+    Remedy(errors.NothingIndexed, 503, "Not Indexed", retry_after_s=60),
     Remedy(errors.HistoryUnavailable, 502, "History Unavailable", "the node keeps no state for that block"),
     Remedy(errors.Reorged, 503, message="the chain has just reorganised; ask again", retry_after_s=1),
     Remedy(errors.NodeBehind, 503, message="the chain has not come that far yet", retry_after_s=5),

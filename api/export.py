@@ -26,13 +26,12 @@ from chainfolio.api.context import Answer, Context
 from chainfolio.api.dates import Day
 from chainfolio.api.engine import Engine
 from chainfolio.api.entitlement import missing
-from chainfolio.api.errors import insufficient_credits
 from chainfolio.api.failures import READING
 from chainfolio.api.fields import Reader
+from chainfolio.api.further_credits import reserve_more
 from chainfolio.api.gains import Method
 from chainfolio.api.historical import require_subscriptions
 from chainfolio.api.router import get
-from chainfolio.storage.state.meter_transaction import AdmissionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,28 +181,8 @@ class PaidEngine:
             Problem: 402 if the account has too few credits for it.
         """
         if filters.after is not None:
-            await self._reserve()
+            await reserve_more(self.request, 1)
         return await self.engine.transactions(accounts, filters)
-
-    async def _reserve(self) -> None:
-        """Reserve one more credit for the request; raise a 402 Problem if the account has none."""
-        principal, charge = self.request.principal, self.request.http.charge
-        limit, bucket = 0, self.request.route.bucket
-        asked = AdmissionRequest(
-            principal.account_id,
-            principal.key_id,
-            bucket,
-            limit,
-            1,
-            self.request.request_id,
-            None,
-            rated_id=principal.rated_id,
-        )
-        admitted = await self.request.parts.state.meter.admit(asked)
-        if admitted.reservation is None:
-            raise insufficient_credits(1, admitted.available or 0)
-        assert charge is not None, "an export reserves a credit before it begins"
-        charge.more.append(admitted.reservation)
 
 
 def _opened(path: Path) -> tuple[BinaryIO, str]:

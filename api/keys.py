@@ -75,7 +75,7 @@ class Principal(Protocol):
 
     @property
     def grants(self) -> Collection[str]:
-        """Grants by the operator: `portfolio`, `at-block`, `enterprise`."""
+        """Grants by the operator: `portfolio`, `at-block`, `enterprise`, `sql`."""
 
 
 class Keys(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import msgspec
 
@@ -207,5 +207,5 @@ def _is_error(body: bytes) -> bool:
     return not isinstance(result, dict) or bool(result.get("isError"))
 
 
-async def _absent(*_: object) -> dict[str, Any]:
+async def _absent(*_: object) -> NoReturn:
     raise NotSupported("this tool is not offered over HTTP")

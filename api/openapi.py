@@ -44,6 +44,7 @@ TAGS: Final = {
     "Address book": "The wallets that an account has saved.",
     "Bundles": "Named groups of wallets from the address book.",
     "Alerts": "Rules about wallets, prices and credits, and the deliveries of their events to webhooks.",
+    "SQL": "Queries over the tables of the index.",
     "Service": "Chains and protocols of this server, credits, and freshness of data.",
     "Health": "For operators of the server; no key needed.",
     "Documentation": "This description; no key needed.",

@@ -36,7 +36,7 @@ class Route:
 
     Attributes:
         public: True if no key is needed.
-        needs: Entitlement: a grant (`portfolio`, `at-block`, `enterprise`) or the plan `pro`; empty for none.
+        needs: Entitlement: a grant (`portfolio`, `at-block`, `enterprise`, `sql`) or the plan `pro`; empty for none.
         cost: Credits of one unit.
         units: Returns the number of units for the arguments.
         bucket: Rate-limit bucket.

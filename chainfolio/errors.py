@@ -140,6 +140,21 @@ class NotIndexed(ChainfolioError):
         self.chain, self.dataset, self.first, self.last = chain, dataset, first, last
 
 
+class NothingIndexed(ChainfolioError):
+    """A table of the lake is empty because no chain was indexed for it: different from an empty result."""
+
+    exit_code = 4
+
+    def __init__(self, table: str) -> None:
+        """Word the error; the message has the command that indexes a chain, because clients see no remedy."""
+        super().__init__(
+            f"nothing is indexed in the table {table}: the operator of this server fills it with "
+            "`chainfolio index CHAIN`",
+            remedy="chainfolio index CHAIN, with the datasets of the table in the settings of the chain",
+        )
+        self.table = table
+
+
 class NotSupported(ChainfolioError):
     """This server cannot answer the request: it has no beacon node, or no source of transactions.
 

@@ -180,6 +180,20 @@ class Alerts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     )
 
 
+class Sql(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Limits and price of queries over `/v1/sql`. `chainfolio sql` has its own."""
+
+    seconds: Annotated[int, doc("seconds after which a query is ended")] = 30
+    memory_mib: Annotated[int, doc("MiB of memory for the work of a query; its process needs about 200 more")] = 512
+    max_rows: Annotated[int, doc("rows of one result at most")] = 100_000
+    max_mib: Annotated[int, doc("MiB of one result at most")] = 64
+    at_once: Annotated[int, doc("queries at once in each process; up to 16 more wait, and others are answered 503")] = 2
+    mib_per_credit: Annotated[int, doc("a query costs a credit for each started part of so many MiB that it reads")] = (
+        64
+    )
+    max_saved: Annotated[int, doc("saved queries of one account")] = 100
+
+
 class Schedule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The times of recurring jobs, as cron expressions.
 
@@ -245,6 +259,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     images: Images = Images()
     nfts: Nfts = Nfts()
     alerts: Alerts = Alerts()
+    sql: Sql = Sql()
     schedule: Schedule = Schedule()
     telemetry: Telemetry = Telemetry()
     examples: Annotated[
@@ -286,6 +301,7 @@ SECTIONS = (
     "images",
     "nfts",
     "alerts",
+    "sql",
     "schedule",
     "telemetry",
 )

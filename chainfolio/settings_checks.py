@@ -55,6 +55,8 @@ def check(settings: Settings) -> None:
         _check_images(settings.images)
     _check_nfts(settings.nfts)
     _check_alerts(settings.alerts)
+    if min(msgspec.structs.astuple(settings.sql)) < 1:
+        raise BadSettings("sql", "every one is at least 1")
     if settings.schedule != Schedule():
         _check_schedule(settings.schedule)
     _check_telemetry(settings.telemetry)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from chainfolio.storage.state import State
 
 PLANS = ("FREE", "LITE", "PRO")
-GRANTS = ("portfolio", "at-block", "enterprise")
+GRANTS = ("portfolio", "at-block", "enterprise", "sql")
 QUOTAS = ("addressbook", "bundles", "bundle-size")
 MAX_CREDITS = 2**53 - 1  # the API gives credits as a JSON number
 EXPIRES = "2027-01-01T00:00:00Z"

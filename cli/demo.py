@@ -321,7 +321,7 @@ async def _serve(
 ) -> None:
     """Create an account with a key, print it with examples, and serve the API and index until interrupted."""
     state = open_state(config)
-    account, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
+    account, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise", "sql"))
     state.database.write(lambda tx: add_examples(tx, account.id, wallets, state.clock.now_us()))
     view = {"addresses": wallets["carol"], "to": config.examples["2026-03-01"]}
     state.close()

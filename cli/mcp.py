@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from chainfolio import __version__
 from chainfolio.agents.server import build_server
 from chainfolio.agents.tools import Services, Tools
-from chainfolio.cli import sql
 from chainfolio.cli.common import Commands, add_rpc, with_system
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.status import examine
+from chainfolio.engine.lake_sql import LakeSql
 from chainfolio.engine.service import Engine
+from chainfolio.storage.sql_task import JsonResult, Task
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
@@ -33,8 +33,10 @@ def run(options: argparse.Namespace) -> int:
         async def status() -> dict[str, Any]:
             return await examine(system)
 
-        async def ask(query: str, limit: int, seconds: int) -> dict[str, Any]:
-            return await ask_lake(system, query, limit, seconds)
+        lake = LakeSql(system.lake, system.tail, system.settings.data_dir, system.settings.chains)
+
+        async def ask(query: str, limit: int, seconds: int) -> JsonResult:
+            return await ask_lake(lake, query, limit, seconds)
 
         tools = Tools(Engine(system), Services(status, ask))
         await build_server(tools, __version__).run_stdio_async()
@@ -43,15 +45,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def ask_lake(system: System, query: str, limit: int, seconds: int) -> dict[str, Any]:
-    """Return the answer of `sql.ask`; files of an object store are copied first.
+async def ask_lake(lake: LakeSql, query: str, limit: int, seconds: int) -> JsonResult:
+    """Return the rows of a query over all tables.
 
     Raises:
         BadRequest: The query is wrong, took too long, or reads a refused table.
-        CorruptFile: A file of the object store does not match its checksums.
+        CorruptFile: A file does not match its checksums.
         StoreError: The object store does not answer.
     """
-    readable = sql.sources(system.lake, sql.tables_in(query))
-    if not system.lake.is_local:
-        readable = await asyncio.to_thread(sql.downloaded, system, readable, is_quiet=True)
-    return await asyncio.to_thread(sql.ask, query, readable, limit=limit, seconds=seconds)
+    return (await lake.run(Task(query=query, limit=limit, seconds=seconds))).document()

@@ -29,6 +29,7 @@ from chainfolio.cli.state_store import open_state, opened_state
 from chainfolio.cli.telemetry import telemetry
 from chainfolio.engine.bounds import Bound, BoundMetrics
 from chainfolio.engine.history.schedule import DailySnapshots
+from chainfolio.engine.lake_sql import LakeSql
 from chainfolio.engine.service import Engine
 from chainfolio.errors import BadSettings
 from chainfolio.indexer.disk_trend import LakeMetrics, disk_trend
@@ -156,7 +157,8 @@ def app_of(system: System, state: State, *, work: bool, file: Path | None = None
     daily = schedule(engine.history, jobs, lambda: state.database)
     restart = asyncio.Event()
     setup = None if file is None else FirstRun(config, file, state, system.environment, restart)
-    app = make_app(engine, state, config, system.environment, setup=setup)
+    lake = LakeSql(system.lake, system.tail, config.data_dir, config.chains)
+    app = make_app(engine, state, config, system.environment, setup=setup, lake=lake)
     app.restart = restart
     if importlib.util.find_spec("mcp") is not None:
         from chainfolio.api.mcp import add_mcp  # 400 ms, and only with the extra

@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chainfolio.cli.common import Commands, add_csv, show_csv, show_json, show_table, with_system
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.progress_bar import watch
-from chainfolio.errors import BadRequest, ChainfolioError, MissingDependency, StaleTable, needs_extra
+from chainfolio.errors import BadRequest
 from chainfolio.storage.comparisons import Comparisons
 from chainfolio.storage.downloads import Downloads
+from chainfolio.storage.lake_sources import Sources, check_files, missing_bytes, sources, tables_in
+from chainfolio.storage.sql_query import run_query
+from chainfolio.storage.sql_task import JsonResult, Task
 from chainfolio.storage.views import views
-from chainfolio.tables import TABLES
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
     from chainfolio.storage.lake import Lake
-    from chainfolio.storage.parquet import LakeFile
 
 # Hex with a capital, as wallets and explorers show addresses, where nothing makes it lower.
 MIXED = re.compile(r"(?<!lower\()'(0x(?=[0-9a-f]*[A-F])[0-9a-fA-F]{8,64})'")
 TOO_LONG = "ask for less, or raise --seconds"
-WORD = re.compile(r"[a-z0-9_]+")
-BEHIND_VALIDATOR_REWARDS = {"validator_rewards", "proposals", "blocks", "transactions"}
-NAME_IT = "write its name in the query, in a comment if nowhere else"
+NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT")
 UNCHECKED_VIEWS = "-- Readers of these views compare no checksums: run `chainfolio check` before an important result."
-NO_KERNEL = "run it on Linux or macOS, or print views for a DuckDB of your own: chainfolio sql"
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -70,110 +61,64 @@ def run(options: argparse.Namespace) -> int:
 
     if options.query is None:
         tables = with_system(options, lambda system: _sources(system.lake))
-        absolute = {name: list(map(_absolute, files)) for name, files in tables.files.items()}
         print(UNCHECKED_VIEWS)
-        print("\n".join(views(absolute, tables.unreadable)))
+        print("\n".join(views(tables.addresses(), tables.unreadable)))
         return 0
     query = sys.stdin.read() if options.query == "-" else options.query
     for literal in dict.fromkeys(MIXED.findall(query)):
         print(f"note: '{literal}' is in no table: they hold '{literal.lower()}', in lower case", file=sys.stderr)
-    tables = with_system(options, lambda system: _compared_sources(system, query, options))
-    answer = ask(query, tables, limit=options.limit, seconds=options.seconds)
+    answer = with_system(options, lambda system: _answer(system, query, options))
+    names = [column.name for column in answer.columns]
     if options.json:
-        show_json([dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]])
+        show_json([dict(zip(names, row, strict=True)) for row in answer.rows])
         return 0
     if options.csv:
-        show_csv(answer["columns"], answer["rows"])
+        show_csv(names, answer.rows)
     else:
         _table(answer)
-    if answer["more"]:
+    if answer.more:
         print(f"only the first {options.limit:,} rows are shown: --limit 0 shows all", file=sys.stderr)
     return 0
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The files of each table that can be read, and for every other table the reason why it cannot."""
-
-    files: dict[str, list[str]] = field(default_factory=dict)
-    unreadable: dict[str, str] = field(default_factory=dict)
-    entries: dict[str, list[LakeFile]] = field(default_factory=dict)
-
-
-def sources(lake: Lake, names: Collection[str] = TABLES.keys()) -> Sources:
-    """Return the files of some tables, by default of all.
-
-    Other tables, and those of another format, are listed as refused: a query that reads one of them is an error.
-    """
-    readable = Sources()
-    for name, table in TABLES.items():
-        try:
-            if name not in names:
-                readable.unreadable[name] = f"the query names no {name}: {NAME_IT}"
-            elif lake.exists(table):
-                entries = readable.entries[name] = lake.entries(table)
-                readable.files[name] = [lake.address(table, entry) for entry in entries]
-        except StaleTable as error:
-            readable.unreadable[name] = f"{error.message}: {error.remedy}"
-    return readable
-
-
-def tables_in(query: str) -> set[str]:
-    """Return the tables whose name or macro is a word of the query, in strings and comments too."""
-    identifiers = set(WORD.findall(query.lower()))
-    macros = {f"{name}_of": {name} for name in TABLES} | {"validator_rewards_of": BEHIND_VALIDATOR_REWARDS}
-    return (identifiers & TABLES.keys()).union(*(tables for macro, tables in macros.items() if macro in identifiers))
 
 
 async def _sources(lake: Lake) -> Sources:
     return sources(lake)
 
 
-async def _compared_sources(system: System, query: str, options: argparse.Namespace) -> Sources:
-    """Compare the files of the queried tables with their checksums and return them; raise CorruptFile.
+async def _answer(system: System, query: str, options: argparse.Namespace) -> JsonResult:
+    """Run the query over the tables that it names and return its rows.
 
-    With --unchecked they are not compared, and a note says so; files of an object store are copied here, always
-    compared.
+    The files are compared with their checksums before; with --unchecked they are not, and a note says so. Files of an
+    object store are copied here, always compared.
     """
     readable = sources(system.lake, tables_in(query))
-    files = [(TABLES[name], entry) for name, entries in readable.entries.items() for entry in entries]
-    if not system.lake.is_local:  # always compared: a copy is made once
-        return downloaded(system, readable, is_quiet=options.json)
-    if options.unchecked:
+    if options.unchecked and system.lake.is_local:
         print("unchecked: no file was compared with its checksums", file=sys.stderr)
-        return readable
-    comparisons = Comparisons(system.settings.data_dir / "compared.json")
-    pending = comparisons.pending(system.lake, files)
-    with _progress("checksums", sum(file.size for _, file in pending), is_quiet=options.json) as report:
-        comparisons.compare(system.lake, pending, report)
-    return readable
+    else:
+        readable = _checked(system, readable, is_quiet=options.json)
+    task = Task(
+        query=query,
+        folder=readable.folder,
+        files=readable.files,
+        refused=readable.unreadable,
+        limit=options.limit,
+        seconds=options.seconds,
+    )
+    return (await run_query(task, TOO_LONG)).document()
 
 
-def downloaded(system: System, readable: Sources, *, is_quiet: bool) -> Sources:
-    """Copy the files of an object store to this machine; return the sources with their copies.
-
-    Args:
-        is_quiet: Show no progress on standard error.
+def _checked(system: System, readable: Sources, *, is_quiet: bool) -> Sources:
+    """Compare or copy the files of the sources, with a progress bar unless `is_quiet`.
 
     Raises:
         CorruptFile: A file does not match its checksums.
         StoreError: The object store does not answer, or the folder of copies cannot be written.
     """
-    downloads = Downloads(Path(_absolute(str(system.settings.data_dir / "downloads"))))
-    missing = [
-        file.size
-        for name, entries in readable.entries.items()
-        for file in entries
-        if not downloads.path(TABLES[name], file).exists()
-    ]
-    with _progress("download", sum(missing), is_quiet=is_quiet) as report:
-        for name, entries in readable.entries.items():
-            downloads.fetch(system.lake, TABLES[name], entries, report)
-    copies = {
-        name: [str(downloads.path(TABLES[name], file)) for file in entries]
-        for name, entries in readable.entries.items()
-    }
-    return replace(readable, files=copies)
+    folder = system.settings.data_dir
+    parts = system.lake, readable, Comparisons(folder / "compared.json"), Downloads(folder / "downloads")
+    title = "checksums" if system.lake.is_local else "download"
+    with _progress(title, missing_bytes(*parts), is_quiet=is_quiet) as report:
+        return check_files(*parts, report)
 
 
 @contextmanager
@@ -199,67 +144,8 @@ def _progress(title: str, total: int, *, is_quiet: bool) -> Iterator[Callable[[i
         progress.clear()
 
 
-def _absolute(file: str) -> str:
-    """Return a local path as absolute; a URI stays as it is."""
-    return file if "://" in file else os.path.abspath(file)
-
-
-def _table(answer: dict[str, Any]) -> None:
-    rows = [["" if cell is None else str(cell) for cell in row] for row in answer["rows"]]
-    sides = ["right" if kind == "number" else "" for kind in answer["kinds"]]
-    show_table("", list(zip(answer["columns"], sides, strict=True)), rows)
-
-
-def ask(query: str, sources: Sources, *, limit: int, seconds: int) -> dict[str, Any]:
-    """Run the query in a child process with the files and without our environment; return its answer.
-
-    Args:
-        limit: The most rows to return; 0 for all.
-        seconds: The longest time of the query.
-
-    Returns:
-        `columns`, `kinds` ("number" or "text") by column, `rows`, and `more`: True if `limit` left out rows.
-
-    Raises:
-        BadRequest: The query is wrong, took too long, or reads a refused table.
-        ChainfolioError: The child process ended without an answer.
-        MissingDependency: DuckDB is not installed, or this system cannot make the child process read-only.
-    """
-    with needs_extra("sql", "a query in SQL"):
-        if find_spec("duckdb") is None:  # the child imports it, and not this process
-            raise ModuleNotFoundError(name="duckdb")
-    environment = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    with tempfile.TemporaryDirectory(prefix="chainfolio-") as folder:
-        probe = Path(folder, "probe")
-        probe.write_text("The child tries to change this file, and must not succeed.\n")
-        task = {
-            "query": query,
-            "files": sources.files,
-            "refused": sources.unreadable,
-            "limit": limit,
-            "seconds": seconds,
-            "probe": str(probe),
-        }
-        try:
-            child = subprocess.run(
-                [sys.executable, "-m", "chainfolio.storage.sandbox"],
-                input=json.dumps(task),
-                capture_output=True,
-                text=True,
-                timeout=seconds + 10,
-                env=environment,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise BadRequest("query", f"it ran for more than {seconds} s", remedy=TOO_LONG) from None
-    try:
-        answer: dict[str, Any] = json.loads(child.stdout)
-    except ValueError:
-        raise ChainfolioError("the query ended without an answer: it needed too much memory", remedy=TOO_LONG) from None
-    if "possible" in answer:
-        raise MissingDependency(
-            f"this system cannot make a process read-only: it could {answer['possible'][0]}", remedy=NO_KERNEL
-        )
-    if "error" in answer:
-        raise BadRequest("query", answer["error"], remedy=TOO_LONG if answer["error"].startswith("INTERRUPT") else "")
-    return answer
+def _table(answer: JsonResult) -> None:
+    rows = [["" if cell is None else str(cell) for cell in row] for row in answer.rows]
+    sides = ["right" if any(name in column.type for name in NUMBERS) else "" for column in answer.columns]
+    names = [column.name for column in answer.columns]
+    show_table("", list(zip(names, sides, strict=True)), rows)

@@ -153,13 +153,13 @@ def _body(
     if media == EVENTS:
         data = _type(event_data(description, schema))
         return f"AsyncIterator[Event[{data}]]", f"return self._events({data}, {url}, {query}, last_event_id)"
+    content = f", body={{{', '.join(_body_fields(description, operation))}}}" if "requestBody" in operation else ""
     if media != "application/json" and media:
         return (
             "AbstractAsyncContextManager[AsyncDownload]",
-            f"return self._download({url}, {query}, {headers})",
+            f"return self._download({url}, {query}, {headers}{content})",
         )
     kind = _type(schema) if media else "None"
-    content = f", body={{{', '.join(_body_fields(description, operation))}}}" if "requestBody" in operation else ""
     call = f'{kind if media else "type(None)"}, "{method}", {url}, {query}, {headers}{content}'
     return kind, f"return await self._call({call})"
 

@@ -1,53 +1,118 @@
-"""The child process of `chainfolio sql`, which runs one query over the lake's files.
+"""The child process that runs one query over the lake's files, and nothing else.
 
-It has access to nothing else. It reads a task as JSON from standard input and prints the result as JSON. The operating
-system limits memory and processor time and refuses every write. The child tests this before it reads the query, and
-runs no query if a write succeeds. DuckDB itself may only read the lake's files.
+It has access to nothing else. It reads a `Task` from standard input, and writes the result and a `Summary` to standard
+output. The operating system limits memory and processor time and refuses every write. The child tests this before it
+reads the query, and runs no query if a write succeeds. DuckDB itself may only read the files of the task.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import resource
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from chainfolio.storage.readonly import give_up_writing, still_possible
+from chainfolio.storage.sql_task import DATA, MEBIBYTE, SUMMARY, ResultColumn, Summary, Task, frames
 
-MEMORY = 4 * 1024**3
-NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT")
+if TYPE_CHECKING:
+    import duckdb
+
+ADDRESS_SPACE_MIB: Final = 3072  # in addition to the memory of DuckDB: for libraries, stacks and rows of a batch
+BATCH_ROWS: Final = 4096
+MAX_ERROR: Final = 2000
+COUNTERS: Final = Path("/proc/self/io")
+ONE_SELECT: Final = "one SELECT at a time"
+# Functions that tell about this machine, and those that run a text as SQL, so that no name can hide in one.
+HIDDEN: Final = frozenset(
+    {
+        "current_setting",
+        "duckdb_settings",
+        "duckdb_extensions",
+        "duckdb_secrets",
+        "duckdb_logs",
+        "which_secret",
+        "getenv",
+        "query",
+        "query_table",
+        "json_execute_serialized_sql",
+        "pragma_database_size",
+        "pragma_platform",
+        "pragma_user_agent",
+    }
+)
+
+
+class ResultTooLarge(Exception):
+    """The result has more bytes than the task allows."""
 
 
 def main() -> None:
-    """Run the query of a task from standard input, and write the result as JSON to standard output.
+    """Run the query of a task from standard input, and write messages with its result to standard output.
 
     Before the query, the process gives up writing. If it can still change files, the ways are the result.
     """
-    task = json.load(sys.stdin)
-    resource.setrlimit(resource.RLIMIT_CPU, (4 * task["seconds"], 4 * task["seconds"] + 5))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
+    memory = (task.memory_mib + ADDRESS_SPACE_MIB) * MEBIBYTE
+    resource.setrlimit(resource.RLIMIT_CPU, (4 * task.seconds, 4 * task.seconds + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     give_up_writing()  # before DuckDB starts threads: those that run already would not be bound
-    possible = still_possible(Path(task["probe"]))
-    json.dump({"possible": possible} if possible else run_query(task), sys.stdout)
+    output = sys.stdout.buffer
+
+    def send(content: bytes) -> None:
+        output.writelines(frames(DATA, content))
+
+    possible = still_possible(Path(task.probe))
+    summary = Summary(possible=possible) if possible else run_query(task, send)
+    output.writelines(frames(SUMMARY, msgspec.json.encode(summary)))
+    output.flush()
 
 
-def run_query(task: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of `_rows` for the query, or only `error`: DuckDB's text, cut to 2,000 characters.
+def run_query(task: Task, send: Callable[[bytes], None]) -> Summary:
+    """Run the query and send its result in the format of the task, in parts; return how it ended.
 
-    The query sees only the given files.
-
-    Args:
-        task: `files` by table, `query`, `limit` of rows (0: all), `seconds`, and errors of `refused` tables.
+    Errors of the query are in the summary; what was sent before is then no result.
     """
     import duckdb
 
+    if task.folder and task.files:  # a new lake has no folder yet
+        os.chdir(task.folder)
+    with duckdb.connect(config=_config(task)) as connection:
+        try:
+            _prepare(connection, task)
+            return _result(connection, task, send)
+        except duckdb.Error as error:
+            return Summary(error=str(error).split("\n\n")[0][:MAX_ERROR])
+        except ResultTooLarge:
+            return Summary(error=f"the result is longer than {task.max_mib} MiB: select fewer rows or columns")
+        except (ValueError, OverflowError) as error:  # of a file of Arrow or Parquet
+            return Summary(error=f"a value does not fit into this format: {error}"[:MAX_ERROR])
+        except MemoryError:
+            return Summary(error="Out of Memory Error: the result needs too much memory")
+
+
+def _config(task: Task) -> dict[str, str | bool | int | float | list[str]]:
+    """Return the settings with which DuckDB starts. No folder of it exists, because it may use none."""
+    return {
+        "temp_directory": "",
+        "memory_limit": f"{task.memory_mib}MiB",
+        "threads": "2",
+        "home_directory": "/none",
+        "secret_directory": "/none",
+        "extension_directory": "/none",
+    }
+
+
+def _prepare(connection: duckdb.DuckDBPyConnection, task: Task) -> None:
+    """Make the views of the tables, allow their files and nothing else, and lock the settings."""
     from chainfolio.storage.views import literal, views
 
-    files = task["files"]
-    connection = duckdb.connect(config={"temp_directory": "", "memory_limit": "1GB", "threads": "2"})
-    paths = ", ".join(literal(file) for part in files.values() for file in part)
+    paths = ", ".join(literal(file) for part in task.files.values() for file in part)
     for setting in (
         f"SET allowed_paths = [{paths}]",
         "SET enable_external_access = false",
@@ -56,55 +121,100 @@ def run_query(task: dict[str, Any]) -> dict[str, Any]:
         "SET autoinstall_known_extensions = false",
         "SET autoload_known_extensions = false",
         "SET python_enable_replacements = false",
-        f"SET max_execution_time = {task['seconds'] * 1000}",
+        f"SET max_execution_time = {task.seconds * 1000}",
         "SET TimeZone = 'UTC'",
+        *views(task.files, task.refused),
+        "SET lock_configuration = true",
     ):
         connection.execute(setting)
+
+
+def _result(connection: duckdb.DuckDBPyConnection, task: Task, send: Callable[[bytes], None]) -> Summary:
+    """Run one SELECT or EXPLAIN, send at most `limit` rows (0: all), and return the summary.
+
+    Other statements are an error, and for strangers also EXPLAIN and the functions in `HIDDEN`.
+    """
+    from chainfolio.storage.sql_files import writer
+
+    statements = connection.extract_statements(task.query)
+    kinds = ("SELECT",) if task.for_stranger else ("SELECT", "EXPLAIN")
+    if len(statements) != 1 or str(statements[0].type).rsplit(".", 1)[-1] not in kinds:
+        return Summary(error=ONE_SELECT)
+    if task.for_stranger and (reason := _hidden(connection, task.query)):
+        return Summary(error=reason)
+    before = _bytes_read()
+    result = connection.execute(statements[0], task.parameters or None)
+    columns = [ResultColumn(column[0], str(column[1])) for column in result.description]
+    file = writer(task.format, columns, _bounded(send, task.max_mib * MEBIBYTE))
+    count, more = 0, False
+    for rows in _batches(result, task.limit):
+        more = bool(task.limit) and count + len(rows) > task.limit
+        file.write(rows[: task.limit - count] if more else rows)
+        count = min(count + len(rows), task.limit or sys.maxsize)
+    file.close(more)
+    return Summary(columns=columns, rows=count, more=more, bytes_read=_since(before))
+
+
+def _batches(result: duckdb.DuckDBPyConnection, limit: int) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the rows of a result in batches, up to one row more than `limit` (0: all)."""
+    pending = limit + 1 if limit else sys.maxsize
+    while pending and (rows := result.fetchmany(min(BATCH_ROWS, pending))):
+        pending -= len(rows)
+        yield rows
+
+
+def _bounded(send: Callable[[bytes], None], most: int) -> Callable[[bytes], None]:
+    """Return `send` with a limit of bytes (0: none), above which it raises ResultTooLarge."""
+    length = 0
+
+    def bounded(content: bytes) -> None:
+        nonlocal length
+        length += len(content)
+        if most and length > most:
+            raise ResultTooLarge
+        send(content)
+
+    return bounded
+
+
+def _hidden(connection: duckdb.DuckDBPyConnection, query: str) -> str:
+    """Return why a query may not run because of a name in it; empty if it may.
+
+    DuckDB's own parser names the functions, however they are written.
+    """
+    row = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
+    assert row is not None, "one row of one function"
     try:
-        for view in views(files, task.get("refused")):
-            connection.execute(view)
-        connection.execute("SET lock_configuration = true")
-        return _rows(connection, task)
-    except duckdb.Error as error:
-        return {"error": str(error).split("\n\n")[0][:2000]}
+        tree = msgspec.json.decode(row[0])
+    except (msgspec.DecodeError, RecursionError):
+        return "the query is nested too deeply"
+    if tree["error"]:
+        return ONE_SELECT
+    pending: list[object] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            names = {str(node.get(key, "")).lower() for key in ("function_name", "table_name")}
+            if hidden := names & HIDDEN:
+                return f"{min(hidden)} is not available: a query reads the tables of the lake and nothing else"
+            pending += node.values()
+        elif isinstance(node, list):
+            pending += node
+    return ""
 
 
-def _rows(connection: Any, task: dict[str, Any]) -> dict[str, Any]:
-    """Return at most `limit` rows (0: all) of one SELECT or EXPLAIN; only `error` for other statements.
-
-    Keys are `columns` (names), `kinds` (`number` or `text`), `rows`, and `more`: True if there are other rows.
-    """
-    statements = connection.extract_statements(task["query"])
-    if len(statements) != 1 or str(statements[0].type).rsplit(".", 1)[-1] not in ("SELECT", "EXPLAIN"):
-        return {"error": "one SELECT at a time"}
-    result = connection.execute(task["query"])
-    columns, kinds = [column[0] for column in result.description], [str(column[1]) for column in result.description]
-    rows = result.fetchmany(task["limit"] + 1) if task["limit"] else result.fetchall()
-    is_truncated = bool(task["limit"]) and len(rows) > task["limit"]
-    return {
-        "columns": columns,
-        "kinds": ["number" if any(name in kind for name in NUMBERS) else "text" for kind in kinds],
-        "rows": [[_cell(cell) for cell in row] for row in (rows[: task["limit"]] if is_truncated else rows)],
-        "more": is_truncated,
-    }
+def _bytes_read() -> int | None:
+    """Return how many bytes this process has read so far; None if the system does not count them."""
+    try:
+        lines = COUNTERS.read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.removeprefix("rchar:")) for line in lines if line.startswith("rchar:")), None)
 
 
-def _cell(cell: Any) -> Any:
-    """Return a value as JSON: exact numbers and times as text, bytes as hex.
-
-    Integers of 2^53 and more are text.
-    """
-    if cell is None or isinstance(cell, bool | str):
-        return cell
-    if isinstance(cell, int):
-        return cell if abs(cell) < 2**53 else str(cell)
-    if isinstance(cell, bytes | bytearray | memoryview):
-        return "0x" + bytes(cell).hex()
-    if isinstance(cell, dict):
-        return {str(key): _cell(value) for key, value in cell.items()}
-    if isinstance(cell, list | tuple):
-        return [_cell(value) for value in cell]
-    return str(cell)
+def _since(before: int | None) -> int | None:
+    after = _bytes_read()
+    return None if before is None or after is None else after - before
 
 
 if __name__ == "__main__":

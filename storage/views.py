@@ -75,6 +75,15 @@ def _view(table: Table, files: Sequence[str], error: str | None) -> str:
     )
 
 
+def sql_columns(table: Table) -> list[tuple[str, str, str]]:
+    """Return name, type in DuckDB and description of each column of a table's view."""
+    return [
+        (name, kind, f"{column.description}, as a number" if name != column.name else column.description)
+        for column in table.columns
+        for name, kind in _types(column.name, column.type)
+    ]
+
+
 def _columns(name: str, kind: str) -> list[str]:
     column = _quote(name)
     return [column, f"{decimal_of(column)} AS {_quote(name + '_dec')}"] if kind == "raw" else [column]

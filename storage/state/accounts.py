@@ -13,7 +13,7 @@ from chainfolio.storage.state import audit, schema
 from chainfolio.storage.state.database import Row, Statement, Transaction, argument, literal, only_row
 
 PLANS: Final = ("FREE", "LITE", "PRO")
-GRANTS: Final = ("portfolio", "at-block", "enterprise")
+GRANTS: Final = ("portfolio", "at-block", "enterprise", "sql")
 SESSION_NAME: Final = "dashboard session"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 # The newest revision in migrations/versions: a database with it needs no Alembic.
-HEAD = "0004"
+HEAD = "0005"
 
 # SQLite's strict tables have only INTEGER, of 64 bits.
 Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -227,6 +227,16 @@ virtual_users = sa.Table(
     sa.Column("type", sa.Text, nullable=False, comment="BALANCE, CEX or GROUP"),
     sa.Column("label", sa.Text, nullable=False),
     sa.Column("document", sa.Text, nullable=False, comment="what it holds, as JSON"),
+    sqlite_strict=True,
+)
+
+saved_queries = sa.Table(
+    "saved_queries",
+    metadata,
+    _owner(key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("query", sa.Text, nullable=False, comment="one SELECT over the lake, as it was sent"),
+    sa.Column("saved_us", Long, nullable=False),
     sqlite_strict=True,
 )
 

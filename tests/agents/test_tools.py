@@ -19,6 +19,7 @@ from chainfolio.agents.rows import holding_rows, plain_cell, query_rows
 from chainfolio.agents.server import TOOLS, build_server
 from chainfolio.agents.tools import Services, Tools
 from chainfolio.cli.mcp import ask_lake
+from chainfolio.engine.lake_sql import LakeSql
 from chainfolio.portfolio.document import (
     UNKNOWN,
     AssetDocument,
@@ -32,6 +33,7 @@ from chainfolio.portfolio.document import (
 )
 from chainfolio.portfolio.metrics.report import DrawdownDocument
 from chainfolio.storage.lake import Lake
+from chainfolio.storage.sql_task import JsonResult, ResultColumn
 from chainfolio.tables import BLOCKS
 from tests.api.fakes import a_performance
 from tests.storage.conftest import make
@@ -139,7 +141,8 @@ async def test_the_largest_fall_is_a_document(fall: DrawdownDocument | None, exp
 async def test_texts_of_a_query_are_quoted_wherever_they_stand() -> None:
     cells = ["0xab", ORDER, [ORDER, {"name": ORDER, ORDER: 1}], "2024-02-29 00:00:00+00", None, 5]
     names = ["hash", "symbol", "list", "time", "none", ORDER]
-    text = await FakeTools({"ask": {"columns": names, "rows": [cells], "more": False}}).sql("SELECT 1")
+    result = JsonResult([ResultColumn(each, "VARCHAR") for each in names], cast("Any", [cells]), more=False)
+    text = await FakeTools({"ask": result}).sql("SELECT 1")
     quoted = f"“{ORDER}”"
     assert json.loads(text)["rows"] == [
         {
@@ -166,7 +169,7 @@ def test_a_text_with_a_second_word_is_quoted(text: str) -> None:
 
 def test_a_query_reads_copies_of_the_files_of_an_object_store(bucket_lake: Lake, tmp_path: Path) -> None:
     bucket_lake.append(BLOCKS, make(BLOCKS, "a", range(9), per_block=1), stream="s", batch=1)
-    system = cast("Any", SimpleNamespace(lake=bucket_lake, settings=SimpleNamespace(data_dir=tmp_path)))
-    answer = asyncio.run(ask_lake(system, "SELECT count(*) FROM blocks", 5, 20))
-    assert answer["rows"] == [[9]]
+    lake = LakeSql(bucket_lake, cast("Any", None), tmp_path, ())
+    answer = asyncio.run(ask_lake(lake, "SELECT count(*) FROM blocks", 5, 20))
+    assert answer.rows == [[9]]
     assert list((tmp_path / "downloads").rglob("*.parquet"))

@@ -30,6 +30,9 @@ REASONS: Final = (
     r"`(?:networks|chain)` cannot (?:hold|be) .*: it is one of ",  # a chain that is not configured
     r"^the body is malformed: `(?:bound|subject|url|target|chain|kind)`: ",  # of a rule of alerts, by its kind
     r"^delivery: its target was removed with its rule$",
+    r"^the body is malformed: send either `query` or `saved`$",
+    r"^the body is malformed: `query` has a character NUL$",
+    r"`limit` is at most \d+ on this server$",
     r"has \d+ to \d+ characters after trimming",
     r"holds \d+ (?:addresses|values|virtual users); at most \d+ ",  # repeated beyond the limit of the settings
 )

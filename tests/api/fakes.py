@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from chainfolio.api.gains import EXAMPLE as GAINS_EXAMPLE
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
 from chainfolio.engine.gains.pnl import PnlRequest
+from chainfolio.engine.lake_tables import LakeColumn, LakeTable
 from chainfolio.engine.results import (
     Approval,
     ApprovalsPage,
@@ -40,6 +42,8 @@ from chainfolio.portfolio.pnl.report import PnlDocument
 from chainfolio.portfolio.transactions import Transactions
 from chainfolio.portfolio.zeroed import zero_unknown
 from chainfolio.settings import Limits, Server, Settings
+from chainfolio.storage.sql_query import QueryResult
+from chainfolio.storage.sql_task import JsonResult, ResultColumn, Summary, Task
 from chainfolio.storage.state.database import Statement
 from chainfolio.storage.state.ledger import Bill
 from chainfolio.storage.state.meter_transaction import Admission, AdmissionRequest, Reservation
@@ -72,7 +76,7 @@ class Caller:
     account_id: str = "acc_1"
     key_id: str = "key_1"
     plan: str = "PRO"
-    grants: frozenset[str] = frozenset({"portfolio", "at-block", "enterprise"})
+    grants: frozenset[str] = frozenset({"portfolio", "at-block", "enterprise", "sql"})
     plan_expires_us: int | None = None
     as_of: int = 0
     rated_id: str = ""
@@ -170,6 +174,26 @@ class Value:
     completeness: str = "complete"
     conversion_source: str = ""
     issues: tuple[IssueDocument, ...] = ()
+
+
+@dataclass
+class FakeLake:
+    """Answers every query with one row, or raises `failure`; records the tasks. `bytes_read` decides the price."""
+
+    bytes_read: int = 1000
+    failure: Exception | None = None
+    tasks: list[Task] = field(default_factory=list)
+
+    async def run(self, task: Task) -> QueryResult:
+        self.tasks.append(task)
+        if self.failure:
+            raise self.failure
+        columns = [ResultColumn("n", "INTEGER")]
+        document = msgspec.json.encode(JsonResult(columns, [[1]], more=False))
+        return QueryResult(io.BytesIO(document), Summary(columns=columns, rows=1, bytes_read=self.bytes_read))
+
+    async def tables(self) -> list[LakeTable]:
+        return [LakeTable("blocks", "Blocks.", [LakeColumn("height", "BIGINT", "Height.")], ["ethereum"], 5, 100)]
 
 
 class FakeHeads:
@@ -368,7 +392,9 @@ def an_app(
     server: Server | None = None,
     limits: Limits | None = None,
     rates: dict[str, str] | None = None,
+    lake: FakeLake | None = None,
 ) -> App:
     """The application over fakes; its random numbers are the same each time."""
     settings = Settings(server=server or Server(), limits=limits or Limits(), rates=rates or {})
-    return make_app(engine or FakeEngine(), keys or FakeKeys(), settings, Environment(random=random.Random(1)))
+    environment = Environment(random=random.Random(1))
+    return make_app(engine or FakeEngine(), keys or FakeKeys(), settings, environment, lake=lake or FakeLake())

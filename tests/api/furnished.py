@@ -10,13 +10,23 @@ import sqlalchemy as sa
 from chainfolio.api.errors import CODED, ERROR, MESSAGE, SHAPES
 from chainfolio.api.router import Route
 from chainfolio.settings import Quotas
-from chainfolio.storage.state import address_book, alerts, bundles, deliveries, schema, subscriptions, virtual_users
+from chainfolio.storage.state import (
+    address_book,
+    alerts,
+    bundles,
+    deliveries,
+    saved_queries,
+    schema,
+    subscriptions,
+    virtual_users,
+)
 from chainfolio.storage.state.database import Statement, Transaction, argument
+from chainfolio.storage.state.saved_queries import SavedQuery
 from tests.api import targets
 from tests.api.fakes import ALICE, BOB, POOL
 from tests.api.tenants import World
 
-GRANTS: Final = ("portfolio", "at-block", "enterprise")
+GRANTS: Final = ("portfolio", "at-block", "enterprise", "sql")
 DOCUMENT: Final = b'[{"chain":"ethereum","contract":"native","amount":"1.5"}]'
 _OWN = sa.select(schema.bundles.c.id).where(schema.bundles.c.account_id == argument("owner"))
 _EMPTIED = [
@@ -31,6 +41,7 @@ _EMPTIED = [
             schema.alert_deliveries,
             schema.alert_rules,
             schema.alert_targets,
+            schema.saved_queries,
         )
     ),
 ]
@@ -57,6 +68,7 @@ def furnish(world: World, account_id: str) -> None:
         bundles.create(tx, account_id, bundle_of(account_id), "Treasury", [ALICE, BOB], Quotas())
         subscriptions.add(tx, account_id, {ALICE: ""}, now_us)
         _add_alert(tx, account_id, bundle_of(account_id))
+        saved_queries.save(tx, account_id, SavedQuery(f"q-{bundle_of(account_id)}", "SELECT 1", now_us), 100)
         virtual_users.add(tx, account_id, virtual_user_of(account_id), "BALANCE", "Safe", DOCUMENT, now_us)
 
     world.state.database.write(work)

@@ -39,6 +39,8 @@ BODIES: Final = {
     "rename_bundle": '{"name":"Vault"}',
     "add_alert": f'{{"kind":"transaction","subject":"{BOB}","url":"https://hooks.example/"}}',
     "rotate_secret": '{"overlapHours":1}',
+    "run_sql": '{"query":"SELECT 1"}',
+    "save_query": '{"name":"mine","query":"SELECT 1"}',
     "add_member": f'{{"address":"{POOL}"}}',
 }
 
@@ -51,6 +53,7 @@ def path_of(route: Route, bundle: str = "b") -> str:
         "{bundleId}": bundle,
         "{alertId}": f"alr_{bundle}",
         "{deliveryId}": f"evt_{bundle}",
+        "{name}": f"q-{bundle}",
     }.items():
         path = path.replace(name, value)
     return path
@@ -79,6 +82,7 @@ KEPT: Final = (
     "/v1/subscribe-snapshot",
     "/v1/alerts",
     "/v1/alert-deliveries",
+    "/v1/sql",
 )
 TARGETS: Final = [target(route) for route in ROUTES if route.method == "GET" and not route.path.startswith(KEPT)]
 KEYED: Final = [route for route in ROUTES if not route.public]

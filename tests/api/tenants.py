@@ -25,7 +25,7 @@ from chainfolio.settings import Settings
 from chainfolio.storage.state import State, ledger, schema
 from chainfolio.storage.state.database import Statement, argument
 from chainfolio.storage.state.ledger import Balance
-from tests.api.fakes import FakeEngine
+from tests.api.fakes import FakeEngine, FakeLake
 from tests.api.sessions import client_session
 
 _BALANCES, _OF_KEYS = schema.balances, schema.buckets
@@ -147,14 +147,17 @@ class World:
 
 
 @asynccontextmanager
-async def a_world(store: Path | str, settings: Settings | None = None, engine: Any = None) -> AsyncIterator[World]:
-    """The API over a state store: one at an address, or a new one in a folder. `engine`: default a fake."""
+async def a_world(
+    store: Path | str, settings: Settings | None = None, engine: Any = None, lake: Any = None
+) -> AsyncIterator[World]:
+    """The API over a state store: one at an address, or a new one in a folder. `engine`, `lake`: default fakes."""
     clock = SystemClock()
     url = store if isinstance(store, str) else f"sqlite:///{store / 'state.db'}"
     settings = settings or Settings()
     state = State.open(url, b"p" * 32, clock, random.Random(1), settings.limits.hold_s)
     engine = engine or FakeEngine()
-    app = make_app(engine, state, settings, Environment(clock=clock, random=random.Random(2)))
+    environment = Environment(clock=clock, random=random.Random(2))
+    app = make_app(engine, state, settings, environment, lake=lake or FakeLake())
     try:
         # Without a configured log, structlog prints long tracebacks of failures.
         with capture_logs():

@@ -257,10 +257,8 @@ async def test_an_answer_that_is_read_for_longer_than_reservations_last_is_paid(
 
 WRITES = [route for route in KEYED if route.changes]
 ALERTS = schema.alert_rules, schema.alert_targets, schema.alert_deliveries
-_KEPT = [
-    Statement(table.select().order_by(*table.primary_key))
-    for table in (schema.entries, schema.bundles, schema.bundle_members, schema.subscriptions, *ALERTS)
-]
+WRITTEN = schema.entries, schema.bundles, schema.bundle_members, schema.subscriptions, schema.saved_queries, *ALERTS
+_KEPT = [Statement(table.select().order_by(*table.primary_key)) for table in WRITTEN]
 
 
 def stored_state(world: World) -> list[Any]:

@@ -96,7 +96,7 @@ def of_bodies(route: Route) -> Iterator[Case]:
 
 def of_headers(route: Route) -> Iterator[Case]:
     """An Idempotency-Key that cannot be one."""
-    if route.method != "GET":
+    if route.changes:
         query, body = valid_request(route)
         yield Case(route, "a key that cannot be one", 400, query, body, (("Idempotency_Key", "k" * 256),))
 
@@ -133,6 +133,7 @@ BEYOND: Final[dict[str, list[tuple[str, int, dict[str, Any]]]]] = {
         ("a private scheme", 400, {"body": {"kind": "transaction", "subject": ALICE, "url": "file:/etc/passwd"}}),
         ("a bound of no value", 400, {"body": {"kind": "price", "subject": "ETH", "url": "http://x/", "over": "-1"}}),
     ],
+    "run_sql": [("more rows than the server gives", 400, {"body": {"query": "SELECT 1", "limit": 100_001}})],
     "contract_protocol": [("a chain that is none", 400, {"chain": "nowhere"})],
     "approvals": [("a cursor of nobody", 400, {"cursor": "AAAA"})],
     "rewards_by_index": [

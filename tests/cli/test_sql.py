@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -12,17 +13,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import duckdb
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chainfolio.amounts import MAX_DEC38, MAX_RAW
-from chainfolio.cli.sql import Sources, ask, sources
 from chainfolio.errors import BadRequest, MissingDependency
 from chainfolio.storage import sandbox
 from chainfolio.storage.lake import Lake
+from chainfolio.storage.lake_sources import sources
 from chainfolio.storage.sandbox import run_query
+from chainfolio.storage.sql_query import run_query as run_in_child
+from chainfolio.storage.sql_task import HEAD, SUMMARY, Summary, Task
 from chainfolio.storage.views import decimal_of, total_of, views
 from chainfolio.table import Table, bucket
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TABLES, TRANSFERS
@@ -61,6 +65,20 @@ def rows(table: Table, raws: Sequence[int], chain: str = "ethereum") -> pa.Table
     return pa.table(columns, schema=table.schema())
 
 
+def answer_of(task: Task) -> dict[str, Any]:
+    """The document of a query that runs in this process, or its error."""
+    parts: list[bytes] = []
+    summary = run_query(task, parts.append)
+    return {"error": summary.error} if summary.error else json.loads(b"".join(parts))
+
+
+def ask(query: str, files: dict[str, list[str]], **more: Any) -> dict[str, Any]:
+    """The document of a query that runs in the sandbox."""
+    result = asyncio.run(run_in_child(Task(query=query, files=files, **{"limit": 1, "seconds": 9, **more})))
+    document: dict[str, Any] = msgspec.to_builtins(result.document())
+    return document
+
+
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Two chains of transfers with every kind of raw, and some blocks; the other tables are not there."""
@@ -80,8 +98,8 @@ def files(lake: Lake) -> dict[str, list[str]]:
 def query(files: dict[str, list[str]]) -> Query:
     """The sandbox's answer, in this process: its limits of memory and time are the child's."""
 
-    def run_in_process(text: str, limit: int = 0) -> dict[str, Any]:
-        return run_query({"query": text, "files": files, "limit": limit, "seconds": 30})
+    def run_in_process(text: str, limit: int = 0, **more: Any) -> dict[str, Any]:
+        return answer_of(Task(query=text, files=files, limit=limit, seconds=30, **more))
 
     return run_in_process
 
@@ -214,23 +232,22 @@ def test_a_table_has_the_same_columns_and_types_with_rows_and_without(tmp_path: 
 def test_a_chain_whose_name_looks_like_a_number_is_text(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     lake.append(BLOCKS, rows(BLOCKS, [1], "0001"), stream="s", batch=1)
-    task = {"query": "SELECT chain FROM blocks", "files": {"blocks": lake.files(BLOCKS)}, "limit": 0, "seconds": 9}
-    assert run_query(task)["rows"] == [["0001"]]
+    task = Task(query="SELECT chain FROM blocks", files={"blocks": lake.files(BLOCKS)})
+    assert answer_of(task)["rows"] == [["0001"]]
 
 
 def test_an_accounts_rows_come_from_its_own_bucket_by_its_address_in_any_case(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     lake.append(ACCOUNT_TRANSFERS, make(ACCOUNT_TRANSFERS, "a", range(60)), stream="s", batch=1)
-    task = {"files": {"account_transfers": lake.files(ACCOUNT_TRANSFERS)}, "limit": 0, "seconds": 9}
-    accounts = run_query(task | {"query": "SELECT account, bucket, count(*) FROM account_transfers GROUP BY ALL"})[
-        "rows"
-    ]
+    files = {"account_transfers": lake.files(ACCOUNT_TRANSFERS)}
+    text = "SELECT account, bucket, count(*) FROM account_transfers GROUP BY ALL"
+    accounts = answer_of(Task(query=text, files=files))["rows"]
     assert len(accounts) > 20
     union = " UNION ALL ".join(
         f"SELECT '{account}', bucket_of('{account}'), count(*) FROM account_transfers_of('0x{account[2:].upper()}')"
         for account, _, _ in accounts
     )
-    assert sorted(run_query(task | {"query": union})["rows"]) == sorted(accounts)
+    assert sorted(answer_of(Task(query=union, files=files))["rows"]) == sorted(accounts)
 
 
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=70))
@@ -305,9 +322,7 @@ def test_a_refused_query_is_told_as_any_other_error(run: Run) -> None:
 
 
 def test_files_that_are_gone_are_named_as_the_reason(tmp_path: Path) -> None:
-    answer = run_query(
-        {"query": "SELECT 1", "files": {"blocks": [str(tmp_path / "x.parquet")]}, "limit": 1, "seconds": 5}
-    )
+    answer = answer_of(Task(query="SELECT 1", files={"blocks": [str(tmp_path / "x.parquet")]}))
     assert "x.parquet" in answer["error"]
 
 
@@ -411,24 +426,29 @@ def test_no_query_changes_a_byte_of_the_lake_that_it_reads(lake: Lake, files: di
     before = tree(Path(lake.uri))
     file = files["transfers"][0].replace("'", "''")
     with pytest.raises(BadRequest, match=r"Cannot (open|access) file"):
-        ask(f"EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}' {how}", Sources(files), limit=1, seconds=9)
+        ask(f"EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}' {how}", files)
     assert tree(Path(lake.uri)) == before
 
 
-def test_no_query_runs_where_the_system_lets_its_process_write(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_no_query_runs_where_the_system_lets_its_process_write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "probe").write_text("x")
-    task = {"query": "SELECT 1", "files": {}, "limit": 1, "seconds": 5, "probe": str(tmp_path / "probe")}
-    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(task)))
+    task = Task(query="SELECT 1", probe=str(tmp_path / "probe"))
+    output = io.BytesIO()
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(msgspec.json.encode(task))))
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(buffer=output))
     monkeypatch.setattr("resource.setrlimit", lambda *_: None)
     monkeypatch.setattr("chainfolio.storage.sandbox.give_up_writing", lambda: None)
     sandbox.main()
-    output = capsys.readouterr().out
-    assert json.loads(output)["possible"][0] == "write"
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(stdout=output))
+    kind, length = HEAD.unpack(output.getvalue()[: HEAD.size])
+    summary = msgspec.json.decode(output.getvalue()[HEAD.size :], type=Summary)
+    assert (kind, length, summary.possible[0]) == (SUMMARY, len(output.getvalue()) - HEAD.size, "write")
+
+    async def answer(*_: object) -> Summary:
+        return summary
+
+    monkeypatch.setattr("chainfolio.storage.sql_query._answer", answer)
     with pytest.raises(MissingDependency, match="cannot make a process read-only: it could write"):
-        ask("SELECT 1", Sources(), limit=1, seconds=5)
+        ask("SELECT 1", {})
 
 
 def test_views_and_settings_stay_as_they_were_for_every_query(query: Query) -> None:
@@ -460,13 +480,14 @@ def test_a_table_of_another_revision_refuses_only_the_queries_that_read_it(
     lake: Lake, files: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newer = {**TABLES, "blocks": replace(BLOCKS, revision=BLOCKS.revision + 1)}
-    monkeypatch.setattr("chainfolio.cli.sql.TABLES", newer)
+    monkeypatch.setattr("chainfolio.storage.lake_sources.TABLES", newer)
     readable = sources(lake)
     assert {*readable.files} == {*files} - {"blocks"}
-    assert ask("SELECT count(*) > 0 FROM transfers", readable, limit=1, seconds=9)["rows"] == [[True]]
+    more = {"folder": readable.folder, "refused": readable.unreadable}
+    assert ask("SELECT count(*) > 0 FROM transfers", readable.files, **more)["rows"] == [[True]]
     for query in READS_BLOCKS:
         with pytest.raises(BadRequest, match="table blocks was written by decoder revision 1"):
-            ask(query, readable, limit=1, seconds=9)
+            ask(query, readable.files, **more)
 
 
 def test_the_child_gets_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
@@ -477,7 +498,7 @@ def test_the_child_gets_nothing_of_our_environment(monkeypatch: pytest.MonkeyPat
         options.update(keywords)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("subprocess.run", capture_options)
+    monkeypatch.setattr("asyncio.create_subprocess_exec", capture_options)
     run("sql", "SELECT 1")
     assert set(options["env"]) == {"PATH", "PYTHONPATH"}
 
@@ -498,4 +519,4 @@ def test_a_query_without_end_is_ended_and_its_cure_said(run: Run, bomb: str) -> 
 
 def test_a_query_that_wants_all_memory_is_refused(files: dict[str, list[str]], query: Query) -> None:
     assert "Out of Memory" in query("SELECT list(range) FROM range(1000000000)")["error"]
-    assert ask("SELECT 1 AS one", Sources(files), limit=1, seconds=5)["rows"] == [[1]]
+    assert ask("SELECT 1 AS one", files)["rows"] == [[1]]

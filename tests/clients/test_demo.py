@@ -25,7 +25,7 @@ DAYS = {"start_date": THE_DAY, "end_date": THE_DAY}
 @pytest.fixture(scope="module")
 def client(package: Any, demo: Demo) -> Iterator[Any]:
     """A client of a customer who has subscribed to Alice and Dave."""
-    key = demo.account("reader", plan="PRO", funds=10_000, grants=("portfolio", "at-block")).key
+    key = demo.account("reader", plan="PRO", funds=10_000, grants=("portfolio", "at-block", "sql")).key
     with package.Client(demo.url, key) as client:
         addresses = [package.models.NewSubscription(address=each) for each in (ALICE, DAVE)]
         client.subscribe_snapshot(addresses=addresses)
@@ -126,6 +126,18 @@ def test_files_are_streamed_to_disk(client: Any, tmp_path: Path) -> None:
     assert {"eth", "usdc"} <= {row["symbol"].lower() for row in rows}
     with client.export_file("transactions", [ALICE], format="parquet") as download:
         assert b"".join(download.chunks())[:4] == b"PAR1"
+
+
+def test_a_query_in_sql_is_sent_with_its_body_and_saved_under_a_name(client: Any) -> None:
+    with client.run_sql(query="SELECT ? AS n", parameters=[str(2**100)], format="csv") as download:
+        assert download.headers["Chainfolio-Rows"] == "1"
+        assert b"".join(download.chunks()) == f"n\n{2**100}\n".encode()
+    assert client.save_query(name="mine", query="SELECT $a AS a").name == "mine"
+    with client.run_sql(saved="mine", parameters={"a": True}) as download:
+        assert msgspec.json.decode(b"".join(download.chunks()))["rows"] == [[True]]
+    assert [each.name for each in client.list_queries().data] == ["mine"]
+    client.remove_query("mine")
+    assert {"blocks", "transfers"} <= {each.name for each in client.sql_tables().data}
 
 
 async def test_events_come_as_typed_states(package: Any, demo: Demo) -> None:

@@ -19,7 +19,17 @@ from hypothesis import strategies as st
 
 from chainfolio.environment import SystemClock
 from chainfolio.errors import BadRequest, BadSettings, StoreError
-from chainfolio.storage.state import State, accounts, alerts, jobs, migrations, open_database, schema, secret
+from chainfolio.storage.state import (
+    State,
+    accounts,
+    alerts,
+    jobs,
+    migrations,
+    open_database,
+    saved_queries,
+    schema,
+    secret,
+)
 from chainfolio.storage.state.accounts import Account, Key, Principal
 from chainfolio.storage.state.credentials import BASE62, make_key, pepper, well_formed
 from chainfolio.storage.state.database import Statement
@@ -301,10 +311,10 @@ def test_an_upgrade_keeps_accounts_credits_and_a_copy(tmp_path: Path, monkeypatc
     path = tmp_path / "state.db"
     with closing(State.open(f"sqlite:///{path}", PEPPER, SystemClock(), random.Random(1))) as state:
         account, _ = state.create_account("ann", credits=42)
-    steps = "ALTER TABLE accounts ADD COLUMN note TEXT; UPDATE alembic_version SET version_num = '0005'"
+    steps = "ALTER TABLE accounts ADD COLUMN note TEXT; UPDATE alembic_version SET version_num = '0006'"
     monkeypatch.setattr(migrations, "script", lambda dialect, revision: steps)
-    migrations.migrate_sqlite(path, "0005")
-    for name, columns in (("state.db", 6), ("state.db.before-0005", 5)):
+    migrations.migrate_sqlite(path, "0006")
+    for name, columns in (("state.db", 6), ("state.db.before-0006", 5)):
         with closing(apsw.Connection(str(tmp_path / name))) as connection:
             assert [len(row) for row in connection.execute("SELECT * FROM accounts")] == [columns]
             assert connection.execute("SELECT available FROM balances").fetchall() == [(42,)]
@@ -318,6 +328,7 @@ def test_a_store_of_the_first_release_gets_later_tables(tmp_path: Path) -> None:
     with closing(open_database(f"sqlite:///{path}")) as database:
         assert database.read(jobs.every) == []
         assert database.read(alerts.rules) == []
+        assert database.read(lambda tx: saved_queries.every(tx, "acc_1")) == []
     assert (tmp_path / f"state.db.before-{schema.HEAD}").exists()
 
 

@@ -126,7 +126,9 @@ LAPSES = " (--expires 2027-01-01T00:00:00Z with LITE or PRO, none with FREE)"
 TEXTS: dict[str, Callable[[Tx, str], object]] = {
     # accounts and quotas
     "plan: `GOLD` is no plan (one of FREE, LITE, PRO)": lambda tx, id: accounts.validated_plan("GOLD"),
-    "grant: `b` is no grant (one of portfolio, at-block, enterprise)": lambda tx, id: accounts.validated_grants("cb"),
+    "grant: `b` is no grant (one of portfolio, at-block, enterprise, sql)": lambda tx, id: accounts.validated_grants(
+        "cb"
+    ),
     NO_ACCOUNT: lambda tx, id: accounts.existing(tx, "acc_x"),
     "quota: `cats` is no quota (one of addressbook, bundles, bundle-size)": lambda tx, id: quotas.override(
         tx, id, "cats", 1, NOW_US

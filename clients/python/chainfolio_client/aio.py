@@ -267,10 +267,15 @@ class AsyncConnection:
 
     @asynccontextmanager
     async def _download(
-        self, path: str, query: Mapping[str, Any], headers: Mapping[str, str | None]
+        self,
+        path: str,
+        query: Mapping[str, Any],
+        headers: Mapping[str, str | None],
+        body: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[AsyncDownload]:
-        """Open the body of an answer for the context."""
-        response = await self._send("GET", path, query, headers, silence_s=self._http.timeout.read)
+        """Open the body of an answer for the context. A request with a body is a POST."""
+        method = "GET" if body is None else "POST"
+        response = await self._send(method, path, query, headers, body, silence_s=self._http.timeout.read)
         try:
             yield AsyncDownload(response)
         finally:
