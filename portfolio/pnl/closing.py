@@ -17,9 +17,10 @@ from msgspec import UNSET
 
 from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN, WALLET, AssetDocument, IssueDocument, Portfolio, every_asset
+from chainfolio.portfolio.pnl.containers import SHARE
 from chainfolio.portfolio.pnl.entries import UNASKED
 from chainfolio.portfolio.pnl.gains import SHORT, Gain, Gains, RemainingLots
-from chainfolio.portfolio.pnl.share_lots import NO_CONTENTS, NO_SHARES, ShareLots, share_lots
+from chainfolio.portfolio.pnl.share_lots import NO_CONTENTS, NO_SHARES, ShareLots, position_shares, share_lots
 from chainfolio.portfolio.transactions import raw_balance
 
 NO_LOTS: Final = "no transaction that is indexed brought it"
@@ -37,7 +38,8 @@ ROUNDING: Final = 2  # units that shares of a position may round away ...
 ROUNDED_PARTS: Final = 10**9  # ... or a billionth of what was deposited, if that is more
 
 Key = tuple[str, str]  # asset; wallet, if lots are kept per wallet
-Pool = Mapping[str, int]  # the tokens of an open pool position, with the quantities that went in
+# The tokens of an open pool position, with the quantities that went in. If only one went in, its share is there too.
+Pool = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,18 +203,28 @@ def with_rents(held: Mapping[Key, HeldAsset], rents: Mapping[Key, int]) -> dict[
 def shown_pools(portfolios: Iterable[Portfolio], aliases: Mapping[str, str], pools: Iterable[Pool]) -> tuple[Pool, ...]:
     """Return the pool positions of transactions that portfolios show: with tokens of theirs, and no others.
 
-    A lender may hold the same tokens, and exchanges none of them. In farms, only several tokens show a staked pool.
+    A lender may hold the same tokens, and exchanges none of them. In farms, only several tokens show a staked pool. A
+    pool that took one token alone is that of its share, and has all tokens that are shown for it.
     """
-    shown_tokens = {
-        frozenset(aliases.get(asset.chain_contract, asset.chain_contract) for asset in assets)
+    positions = [
+        (frozenset(aliases.get(asset.chain_contract, asset.chain_contract) for asset in assets), nested)
         for document in portfolios
         for protocol in document.asset_by_protocols.values()
         for chain in protocol.chains.values()
         for kind, positions in chain.protocol_positions.items()
         for nested in positions.protocol_positions
         if (assets := (*nested.assets, *nested.supply_assets)) and len(assets) >= MIN_TOKENS.get(kind, len(assets) + 1)
-    }
-    return tuple(pool for pool in pools if any(pool.values()) and any(tokens <= pool.keys() for tokens in shown_tokens))
+    ]
+    shown_tokens = {tokens for tokens, _ in positions}
+    tokens_of_shares = {share: tokens for tokens, position in positions for share in position_shares(position)}
+    result = list[Pool]()
+    for pool in pools:
+        share = next((key for key, raw in pool.items() if raw == SHARE), "")
+        if share and len(tokens := tokens_of_shares.get(share, frozenset())) > 1:
+            result.append(dict.fromkeys(tokens, 0) | {key: raw for key, raw in pool.items() if key != share})
+        elif not share and any(pool.values()) and any(tokens <= pool.keys() for tokens in shown_tokens):
+            result.append(pool)
+    return tuple(result)
 
 
 def spam_assets(portfolios: Iterable[Portfolio]) -> set[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from chainfolio.portfolio.pnl.entries import ARRIVED, DISPOSED, EARNED, Entry, Kind, share
 from chainfolio.portfolio.pnl.trade_value import Side, equalise
@@ -63,6 +63,9 @@ class Redemption(NamedTuple):
     contents: dict[str, int]
     bought: dict[str, int]
     part: Fraction
+
+
+SHARE: Final = -1  # in place of a quantity, for the share of a pool
 
 
 class Holder(NamedTuple):
@@ -180,10 +183,17 @@ class Containers:
         }
 
     def pools(self) -> Iterator[dict[str, int]]:
-        """Yield what went into each position that exchanges its assets: it has several of them."""
-        for container in self.by_share.values():
+        """Yield what went into each position that exchanges its assets: it has several of them.
+
+        A pool may have taken one asset alone, and so does a vault or a lender. Such a position has its share, too, with
+        the quantity SHARE: the portfolio tells whether it exchanges its assets.
+        """
+        for key, container in self.by_share.items():
+            inside = {asset: raw for asset, raw in container.inside.items() if raw}
             if container.units and len(container.inside) > 1:
                 yield dict(container.inside)
+            elif container.units and inside:
+                yield {**inside, key: SHARE}
 
     def rent_sums(self) -> dict[tuple[str, str], int]:
         """Return the coins of all open accounts, by asset and the wallet that paid."""

@@ -127,7 +127,11 @@ def share_lots(
     """
     balances, lots = defaultdict[Key, int](int), {(each.asset, each.wallet): each for each in remaining}
     positions = [(document.address, position) for document in portfolios for position in positions_of(document)]
-    shown = {(address, asset): int(raw) for address, position in positions for asset, raw in _shares(position).items()}
+    shown = {
+        (address, asset): int(raw)
+        for address, position in positions
+        for asset, raw in position_shares(position).items()
+    }
     for (address, asset), raw in shown.items():
         balances[asset, address if per_wallet else ""] += raw
     result, fractions = ShareLots(), dict[Key, Fraction]()
@@ -167,7 +171,7 @@ def positions_of(document: Portfolio) -> Iterator[PositionDocument]:
                 yield from positions.protocol_positions
 
 
-def _shares(position: PositionDocument) -> Mapping[str, str]:
+def position_shares(position: PositionDocument) -> Mapping[str, str]:
     """Return the raw amounts of the shares of a position; empty if it has none."""
     return {} if position.shares is UNSET else position.shares
 
@@ -180,7 +184,7 @@ def _shares_of(
     These are the only share, those for which the asset was deposited, else all for which nothing was deposited that the
     position holds. So a share whose deposit was exchanged on the way may stand for any other asset.
     """
-    shares = list(_shares(position))
+    shares = list(position_shares(position))
     deposited = [each for each in shares if asset in contents.get(each, ())]
     shown = {aliases.get(each.chain_contract, each.chain_contract) for each in position.supply_assets}
     others = [each for each in shares if shown.isdisjoint(contents.get(each, ()))]

@@ -222,3 +222,12 @@ def test_rewards_of_a_gauge_are_income_and_its_stake_is_not(world: World, contra
     liquidity.exit(shares, ALL_TOKENS)
     report, _ = world.read(me)
     assert_equal(report, me)
+
+
+def test_open_deposit_of_one_token_has_a_known_gain(with_file: World, contracts: Balancer) -> None:
+    pool, me = contracts.pools["composable"], with_file.wallet(USDC=50_000 * 10**6)
+    liquidity = Liquidity(with_file, contracts, me, pool)
+    assert swap(liquidity, with_file.contract("USDC"), pool, 6_000 * 10**6) == {"USDC": -6_000 * 10**6}
+    report, _ = with_file.read(me)
+    assert (report.unknown, report.unexplained, report.closed_pnl, report.income) == ({}, (), "0", "0")
+    assert abs(float(report.open_pnl)) < 150, "the pool has fees"
