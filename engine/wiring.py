@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chainfolio import pricing
 from chainfolio.assets import asset
 from chainfolio.capabilities import Capability, find_capability
 from chainfolio.engine.prices.fiat import Fiat
@@ -56,12 +57,24 @@ def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
     chain = with_mixed_reads(chain, system.http)
     store = None
     if not system.keeps_nothing:
-        digest = hashlib.sha256(repr((system.settings.prices, sections)).encode()).hexdigest()[:16]
+        named = repr((_price_code(), system.settings.prices, sections))
+        digest = hashlib.sha256(named.encode()).hexdigest()[:16]
         store = PriceStore(chain.key, system.lake, system.tail, system.shares_answers, digest)
     stakes = stakes_of(system, chain)
     return Snapshotter(
         chain, system.lake, system.tail, book, source_chain, system.installed_protocols(chain), store, stakes
     )
+
+
+@cache
+def _price_code() -> str:
+    """Return a digest of the code that reads prices: what older code refused may have a price now."""
+    packages = Path(pricing.__file__).parents[1]
+    digest = hashlib.sha256()
+    for pattern in ("pricing/*.py", "adapters/*/prices/**/*.py"):
+        for file in sorted(packages.glob(pattern)):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def stakes_of(system: System, chain: Chain) -> Stakes | None:
