@@ -65,6 +65,8 @@ def gas_movements(rows: RecordRows, containers: Containers) -> list[tuple[Kind, 
 
     A fee takes at most the deposit; the result has an issue if that is less than the fee.
     """
+    if not rows.treatment.gas_holders:
+        return []
     record = rows.record
     fee = record.fee
     payments: list[tuple[Kind, MovedAsset]] = [("deposit", row) for row in record.assets_out]

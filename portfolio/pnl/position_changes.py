@@ -19,6 +19,16 @@ Movement = tuple[Kind, Side]
 SEVERAL_CHANGES: Final = "it changed several positions at once, without amounts in events: their gains are not known"
 
 
+class Movements(NamedTuple):
+    """Movements by positions: purchases and sales, which bear the fee of the transaction, and settlements."""
+
+    traded: Sequence[Movement]
+    settlements: Sequence[Movement]
+
+
+NO_MOVEMENTS: Final = Movements((), ())
+
+
 @dataclass(slots=True)
 class Claim:
     """Principal of one token that a position released but did not pay yet, and its deposited amount."""

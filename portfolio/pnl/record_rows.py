@@ -238,12 +238,29 @@ class RecordRows:
                 prices[self.asset_of(row)] = Side(self.asset_of(row), quantity, value, self.strength(row))
         return prices
 
+    def token_key(self, token: str) -> str:
+        """Return the key of a token, or of the coin for an empty text."""
+        key = f"{self.record.chain}:{token}"
+        return self.treatment.aliases.get(key, key) if token else self.native
+
+    def value_reader(self, *, has_coins: bool) -> Callable[[str, int], Side]:
+        """Return a function that gives an amount of an asset its value in this transaction.
+
+        With `has_coins`, the fee gives a price of the coin if nothing else does.
+        """
+        prices, fee = self.prices(), self.record.fee
+        if has_coins and self.native not in prices and (quantity := self.quantity(fee)):
+            prices[self.native] = Side(self.native, quantity, money_of(fee))
+
+        def value_at(asset: str, quantity: int) -> Side:
+            price = prices.get(asset)
+            return Side(asset, quantity, None) if price is None else price.part(quantity)
+
+        return value_at
+
     def coins(self, raw: int) -> Side:
         """Return native coins with their value by a movement or by the fee; without one if neither has a price."""
-        price, fee = self.prices().get(self.native) if raw else None, self.record.fee
-        if price is None and raw and (quantity := self.quantity(fee)):
-            price = Side(self.native, quantity, money_of(fee))
-        return Side(self.native, raw, None) if price is None else price.part(raw)
+        return self.value_reader(has_coins=True)(self.native, raw) if raw else Side(self.native, 0, None)
 
     def strength(self, asset: MovedAsset) -> Strength:
         """Return the strength of an asset's price at the block of the transaction."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,14 @@ from chainfolio.portfolio.pnl.containers import Containers, divided, settle, spl
 from chainfolio.portfolio.pnl.entries import DISPOSED, EARNED, Entry, Kind, share
 from chainfolio.portfolio.pnl.moved_positions import MovedPositions, moved_positions
 from chainfolio.portfolio.pnl.operations import gas_movements
-from chainfolio.portfolio.pnl.position_changes import Net, Position, PositionMovements, net_units
+from chainfolio.portfolio.pnl.position_changes import (
+    NO_MOVEMENTS,
+    Movements,
+    Net,
+    Position,
+    PositionMovements,
+    net_units,
+)
 from chainfolio.portfolio.pnl.record_kinds import (
     DEPOSITS,
     INCOME,
@@ -65,7 +72,8 @@ def entries_of(
             unread[chain, record.hash] = ()  # once, if several wallets took part
         first, wallet = len(result.entries), record.wallet
         of_calls = calls.get((chain, record.hash), ())
-        of_calls = own_changes(of_calls, chain, wallet, own_wallets, positions, is_sender=is_sender)
+        if of_calls:
+            of_calls = own_changes(of_calls, chain, wallet, own_wallets, positions, is_sender=is_sender)
         if any(each.kind not in ("rent", "cost") for each in of_calls):
             record = msgspec.structs.replace(record, type="INTERACTION")  # the calls say what it was
         rows = RecordRows(record, own_wallets, treatment, result)
@@ -128,8 +136,8 @@ class _Record:
         untrusted = self.rows.untrusted_assets(self.containers.holders)
         for side in (*incoming.values(), *outgoing.values()):
             side.value = None if side.asset in untrusted or self.shares.has_unknown_burner(side.asset) else side.value
-        in_positions = self._position_movements(incoming, outgoing)
-        in_calls = self._call_movements(incoming, outgoing)
+        in_positions = self._position_movements(incoming, outgoing) if self.changes else NO_MOVEMENTS
+        in_calls = self._call_movements(incoming, outgoing) if self.calls else NO_MOVEMENTS
         kinds = self._kinds(list(incoming.values()), list(outgoing.values()))
         received_shares, returned_shares = (self.shares.quantities(direction) for direction in ("in", "out"))
         if (requests := requested(self.rows, self.containers, self.treatment.burn_addresses)) is not None:
@@ -181,12 +189,17 @@ class _Record:
         own = ((self.positions.get(change.key(chain)), change) for change in self.changes)
         self.changes = [change for position, change in own if position is not None and position.accepts(change)]
 
-    def _position_movements(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> PositionMovements:
+    def _position_movements(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> Movements:
         """Apply the changes of own positions, and leave what they do not explain in `incoming` and `outgoing`."""
-        chain, value_at, treatment = self.record.chain, self._value_reader(), self.treatment
-        gross_in, gross_out = (self.rows.gross(direction) if self.changes else {} for direction in ("in", "out"))
-        is_disposal = treatment.liquidity_is_disposal
-        result = PositionMovements(self._token_key, value_at, treatment.trade_value, is_disposal, gross_in, gross_out)
+        chain, treatment = self.record.chain, self.treatment
+        value_at = self.rows.value_reader(has_coins=bool(self.calls))
+        result = PositionMovements(
+            self.rows.token_key,
+            value_at,
+            treatment.trade_value,
+            treatment.liquidity_is_disposal,
+            *(self.rows.gross(direction) for direction in ("in", "out")),
+        )
         for change in self.changes:
             if change.has_amounts:
                 result.add(change.key(chain), self.positions[change.key(chain)], change)
@@ -195,17 +208,17 @@ class _Record:
             result.add_net(units, self.positions, Net(incoming, outgoing), self.rows.native)
         if result.problem:
             self.result.issues.append(IssueDocument("pnl", self.record.hash, result.problem))
-        return result
+        return Movements(result.traded, result.settlements)
 
-    def _call_movements(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> CallMovements:
+    def _call_movements(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> Movements:
         """Apply the calls, and leave what they do not explain in `incoming` and `outgoing`."""
-        chain, value_at, treatment = self.record.chain, self._value_reader(), self.treatment
+        chain, treatment = self.record.chain, self.treatment
         result = CallMovements(
             chain,
             self.record.wallet,
             self.own_wallets,
-            self._token_key,
-            value_at,
+            self.rows.token_key,
+            self.rows.value_reader(has_coins=True),
             self.positions,
             self.containers,
             self._redeemed,
@@ -219,25 +232,7 @@ class _Record:
         result.leave_unexplained(incoming, outgoing)
         if result.problem:
             self.result.issues.append(IssueDocument("pnl", self.record.hash, result.problem))
-        return result
-
-    def _token_key(self, token: str) -> str:
-        """Return the key of a token, or of the coin for an empty text."""
-        key = f"{self.record.chain}:{token}"
-        return self.treatment.aliases.get(key, key) if token else self.rows.native
-
-    def _value_reader(self) -> Callable[[str, int], Side]:
-        """Return a function that gives an amount of an asset its value in this transaction."""
-        prices = self.rows.prices() if self.changes or self.calls else {}
-        fee = self.record.fee
-        if self.calls and self.rows.native not in prices and (quantity := self.rows.quantity(fee)):
-            prices[self.rows.native] = Side(self.rows.native, quantity, money_of(fee))
-
-        def value_at(asset: str, quantity: int) -> Side:
-            price = prices.get(asset)
-            return Side(asset, quantity, None) if price is None else price.part(quantity)
-
-        return value_at
+        return Movements(result.traded, result.settlements)
 
     def _settlement_entries(self, kinds: Iterable[tuple[Kind, Side]]) -> Iterator[Entry]:
         """Yield entries without a part of the transaction's fee: what positions return was not traded."""
