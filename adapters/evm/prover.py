@@ -20,12 +20,12 @@ from chainfolio.adapters.evm.hexadecimal import data, quantity
 from chainfolio.adapters.evm.node import Node, hex_of
 from chainfolio.adapters.evm.proof import AccountState, account_at, word_at
 from chainfolio.adapters.evm.reads import Call, balance_of
-from chainfolio.adapters.evm.roots import JsonObject, header_hash
+from chainfolio.adapters.evm.roots import JsonObject, header_hash, header_rlp
 from chainfolio.adapters.evm.slots import FIRST_SLOTS, MAX_SLOTS, Slot, matching_bits, slots
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError, UnsupportedMethod
-from chainfolio.proofs import BlockProofs, ProofResult
+from chainfolio.proofs import BalanceProof, BlockProofs, ProofResult
 from chainfolio.transport.endpoint import Answer
 from chainfolio.transport.wire import Request, typed
 
@@ -72,6 +72,7 @@ class _Token:
 
     `has_access_list`: the node named the keys that the call reads. `is_sole`: the call reads one key only, so that its
     result follows from that word. `storage_contract`: another contract that stores the token's balances.
+    `proof`: the node's proof, which may be invalid.
     """
 
     asset: Asset
@@ -81,6 +82,7 @@ class _Token:
     has_access_list: bool = False
     storage_contract: str = ""
     slot_words: list[tuple[Slot, int]] = field(default_factory=list)
+    proof: _Proof | None = None
 
     @property
     def contract(self) -> str:
@@ -103,7 +105,7 @@ async def prove(node: Node, block: Block, account: str, balances: Mapping[Asset,
         Reorged: It has another block at that height.
         BadAnswer: A field of its header is false.
     """
-    root, header = await _root(node, block)
+    root, header, encoded_header = await _root(node, block)
     if root is None:
         return BlockProofs(header, dict.fromkeys(balances, header))
     tokens = [_Token(asset, raw or 0) for asset, raw in balances.items() if not asset.is_native]
@@ -126,7 +128,8 @@ async def prove(node: Node, block: Block, account: str, balances: Mapping[Asset,
     for token in tokens:
         results[token.asset] = _compare_token(source, root, token, token_answers.pop(0) if token.keys else None)
     await _explain(node, block, account, tokens, results)
-    return BlockProofs(header, results)
+    nodes = _nodes(source, account, account_answer, tokens, results)
+    return BlockProofs(header, results, encoded_header, nodes)
 
 
 def _at(block: Block) -> dict[str, str]:
@@ -152,8 +155,8 @@ async def _send(node: Node, block: Block, queries: Sequence[Request]) -> list[An
     return answers
 
 
-async def _root(node: Node, block: Block) -> tuple[bytes | None, ProofResult]:
-    """Return the state root of a block whose header hashes to its hash, and the result.
+async def _root(node: Node, block: Block) -> tuple[bytes | None, ProofResult, bytes]:
+    """Return the state root of a block whose header hashes to its hash, the result, and the header in RLP.
 
     The root is None if the chain's blocks are not hashed so, which the parent's header shows. Raises NodeBehind without
     the block, Reorged for another block, BadAnswer for a false field.
@@ -165,10 +168,11 @@ async def _root(node: Node, block: Block) -> tuple[bytes | None, ProofResult]:
         raise Reorged(source, block.height, block.hash)
     if _is_hashed(source, header):
         root = data(source, str(header["stateRoot"]))
-        return root, ProofResult("proven", "the header's fields hash to the block's hash")
+        result = ProofResult("proven", "the header's fields hash to the block's hash")
+        return root, result, header_rlp(source, header)
     if not _is_hashed(source, parent):
         reason = "the hashes of this chain's blocks are not those of the header fields that the node gives"
-        return None, ProofResult("unprovable", reason)
+        return None, ProofResult("unprovable", reason), b""
     raise BadAnswer(source, f"the header of block {block.height} does not hash to {block.hash}: a field is not true")
 
 
@@ -285,12 +289,36 @@ def _compare_token(source: str, root: bytes, token: _Token, answer: Answer | Non
     if isinstance(answer, SourceError):
         return ProofResult("unprovable", f"no proof was given: {answer.message}")
     try:
-        proof = typed(source, answer, _Proof)
+        token.proof = proof = typed(source, answer, _Proof)
         storage = _state(source, root, token.contract, proof).storage_root
         token.slot_words = [(slot, _proven_word(source, storage, slot, proof)) for slot in token.keys]
     except BadAnswer as error:
         return ProofResult("broken", error.message)
     return _compare_words(token)
+
+
+def _nodes(
+    source: str, account: str, account_answer: Answer, tokens: Sequence[_Token], results: Mapping[Asset, ProofResult]
+) -> dict[Asset, BalanceProof]:
+    """Return the nodes that prove each proven balance."""
+    proven = {asset for asset, result in results.items() if result.status == "proven"}
+    proofs = {
+        asset: BalanceProof(account, _bytes(source, typed(source, account_answer, _Proof).accountProof))
+        for asset in proven
+        if asset.is_native and isinstance(account_answer, bytes)
+    }
+    for token in tokens:
+        if token.asset in proven and token.proof is not None:
+            slot = next(slot for slot, word in token.slot_words if matching_bits(word, token.raw) is not None)
+            storage = next(word.proof for word in token.proof.storageProof if _key(source, word.key) == slot.key)
+            account_nodes = _bytes(source, token.proof.accountProof)
+            rule = results[token.asset].reason
+            proofs[token.asset] = BalanceProof(token.contract, account_nodes, slot.hex, rule, _bytes(source, storage))
+    return proofs
+
+
+def _bytes(source: str, nodes: Sequence[str]) -> tuple[bytes, ...]:
+    return tuple(data(source, node) for node in nodes)
 
 
 def _proven_word(source: str, root: bytes, slot: Slot, proof: _Proof) -> int:

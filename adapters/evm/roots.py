@@ -165,7 +165,12 @@ _FORK_FIELDS: tuple[tuple[str, Callable[[_Fields, str], bytes]], ...] = (
 
 
 def header_hash(source: str, header: JsonObject) -> bytes:
-    """Return the hash (32 bytes) of a header of any fork from Frontier to Prague.
+    """Return the hash (32 bytes) of a header; errors as of `header_rlp`."""
+    return keccak(header_rlp(source, header))
+
+
+def header_rlp(source: str, header: JsonObject) -> bytes:
+    """Return a header of any fork from Frontier to Prague in RLP, whose hash is that of the block.
 
     It may be sealed by work, by stake or by the authorities of Gnosis' first years.
 
@@ -176,7 +181,7 @@ def header_hash(source: str, header: JsonObject) -> bytes:
     optional_fields = [(name, read) for name, read in _FORK_FIELDS if header.get(name) is not None]
     is_aura = "mixHash" not in header and isinstance(header.get("step"), int) and header["step"] >= 0
     seal = _AURA_SEAL_FIELDS if is_aura else _SEAL_FIELDS
-    return keccak(rlp.encode([read(fields, name) for name, read in (*_BASE_FIELDS, *seal, *optional_fields)]))
+    return rlp.encode([read(fields, name) for name, read in (*_BASE_FIELDS, *seal, *optional_fields)])
 
 
 def transaction(source: str, json: JsonObject) -> bytes:

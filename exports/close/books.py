@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +30,7 @@ from chainfolio.engine.snapshots.sent_transactions import FEE_COLUMNS, sent_tran
 from chainfolio.errors import BadRequest, NotIndexed
 from chainfolio.exports.close.accounting import CLOSING, OPENING, Method
 from chainfolio.exports.close.cutoff import block_at_cutoff, instant_us, parse_cutoff
+from chainfolio.exports.close.evidence import ONE_SOURCE, read_evidence
 from chainfolio.exports.close.valued import ChainEnd, HoldingRow, held_rows, price_stops
 from chainfolio.indexer.scopes import indexed_for
 from chainfolio.portfolio.causes import OF_DATASETS
@@ -99,6 +100,7 @@ class BalanceRow:
     opening: int | None
     closing: int | None
     moved: int
+    classes: tuple[str, str] = (ONE_SOURCE, ONE_SOURCE)  # of the evidence at both ends
 
     @property
     def unexplained(self) -> int | None:
@@ -151,13 +153,7 @@ async def read_books(engine: Engine, request: CloseRequest) -> Books:
     check_fiat(request.currency, engine.system.settings.rates)
     now_us = engine.system.environment.clock.now_us()
     chains = chains_of(engine.system, request.accounts, request.chains, Capability.PAST_BALANCES)
-    blocks = {
-        chain.key: [
-            await block_at_cutoff(chain, name, moment_us, now_us)
-            for name, moment_us in zip(("from", "to"), period, strict=True)
-        ]
-        for chain in chains
-    }
+    blocks = {chain.key: await _blocks(chain, period, now_us) for chain in chains}
     for chain in chains:
         await asyncio.to_thread(_check_index, engine, chain, request.accounts, blocks[chain.key])
     options = _pnl_request(request, [chain.key for chain in chains])
@@ -177,7 +173,11 @@ async def read_books(engine: Engine, request: CloseRequest) -> Books:
         10**9, 0, newest_first=False, networks=options.networks, since_us=period[0], until_us=period[1] - 1
     )
     page, _ = await engine.records(request.accounts, window)
-    issues = (*(issue for each in documents for issue in each.issues), *result.issues)
+    issues = (
+        *(issue for end in ends for issue in end.evidence.issues),
+        *(issue for each in documents for issue in each.issues),
+        *result.issues,
+    )
     return Books(
         request,
         Method(options.method, options.per_wallet, options.zone),
@@ -194,6 +194,14 @@ async def read_books(engine: Engine, request: CloseRequest) -> Books:
         holdings,
         tuple(dict.fromkeys(issues)),
     )
+
+
+async def _blocks(chain: Chain, period: tuple[int, int], now_us: int) -> list[Block]:
+    """Return the blocks of a chain at both instants; errors as of `block_at_cutoff`."""
+    return [
+        await block_at_cutoff(chain, name, moment_us, now_us)
+        for name, moment_us in zip(("from", "to"), period, strict=True)
+    ]
 
 
 def _instants(request: CloseRequest) -> tuple[int, int]:
@@ -245,11 +253,20 @@ async def _read_chains(
             of_chain.append(ChainEnd(name, day, chain, snapshot, rate, request.policy.overrides(day)))
         moved = await asyncio.to_thread(_movements, engine, chain, accounts, blocks[chain.key])
         rows, trusted_here = await _balances(engine, chain, accounts, of_chain, moved)
+        of_chain = [await _with_evidence(engine, end, rows) for end in of_chain]
+        opening, closing = (end.evidence for end in of_chain)
         ends += of_chain
-        balances += rows
+        balances += [replace(row, classes=(opening.class_of(row.key), closing.class_of(row.key))) for row in rows]
         movements += moved
         trusted |= trusted_here
     return sorted(ends, key=lambda each: (each.name != OPENING, each.chain.key)), balances, movements, trusted
+
+
+async def _with_evidence(engine: Engine, end: ChainEnd, rows: Sequence[BalanceRow]) -> ChainEnd:
+    """Return an end with the evidence of the balances that were read there."""
+    raws = {row.key: row.opening if end.name == OPENING else row.closing for row in rows}
+    balances = {key: raw for key, raw in raws.items() if raw is not None}
+    return replace(end, evidence=await read_evidence(engine, end.chain, end.block, balances))
 
 
 async def _balances(

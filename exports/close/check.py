@@ -32,7 +32,9 @@ from chainfolio.exports.close.accounting import (
     remaining_rows,
     rollforward_rows,
 )
+from chainfolio.exports.close.check_pack import proof_faults
 from chainfolio.exports.close.cutoff import instant_us
+from chainfolio.exports.close.evidence import CLASSES
 from chainfolio.exports.close.pack import (
     FORMAT,
     MANIFEST,
@@ -50,7 +52,6 @@ from chainfolio.exports.close.pack import (
 from chainfolio.exports.close.policy import policy_in
 from chainfolio.exports.close.signature import fingerprint, signer_of
 from chainfolio.exports.close.tables import (
-    CLASSES,
     COLUMNS,
     CloseTables,
     entry_in,
@@ -64,7 +65,7 @@ from chainfolio.portfolio.pnl.entries import AssetFacts, iso_time
 if TYPE_CHECKING:
     from chainfolio.exports.dataset import Row
 
-Table = Sequence[Mapping[str, str]]
+Tables = dict[str, list[dict[str, str]]]
 MAX_MANIFEST: Final = 50_000_000  # bytes
 # What reading a malformed table, policy or list of quotes raises.
 FAULTS: Final = (
@@ -197,9 +198,9 @@ def _parents(path: str) -> Iterator[str]:
     yield from ("/".join(parts[: count + 1]) for count in range(len(parts)))
 
 
-def _tables(folder: Path, findings: _Findings) -> dict[str, Table] | None:
+def _tables(folder: Path, findings: _Findings) -> Tables | None:
     """Read all tables, which must be equal in both formats; None if one cannot be read."""
-    tables: dict[str, Table] = {}
+    tables: Tables = {}
     for name, columns in COLUMNS.items():
         try:
             table = pq.read_table(io.BytesIO((folder / TABLES / f"{name}.parquet").read_bytes()))
@@ -218,9 +219,10 @@ def _tables(folder: Path, findings: _Findings) -> dict[str, Table] | None:
     return tables if len(tables) == len(COLUMNS) else None
 
 
-def _check_numbers(folder: Path, manifest: Manifest, tables: dict[str, Table], findings: _Findings) -> None:
+def _check_numbers(folder: Path, manifest: Manifest, tables: Tables, findings: _Findings) -> None:
     """Compute every number again, and add each that does not follow."""
     _check_balances(tables, findings)
+    findings.wrong += proof_faults(tables)
     _check_prices(folder, manifest, tables, findings)
     values = _check_holdings(tables, findings)
     result = _check_accounting(manifest, tables, values, findings)
@@ -241,7 +243,7 @@ def _check_numbers(folder: Path, manifest: Manifest, tables: dict[str, Table], f
         findings.open.append(f"{row['adapter']}: {row['subject']}: {row['reason']}")
 
 
-def _check_balances(tables: dict[str, Table], findings: _Findings) -> None:
+def _check_balances(tables: Tables, findings: _Findings) -> None:
     """Check that closing less opening is what moved, for each account and asset."""
     moved: defaultdict[tuple[str, str, str], int] = defaultdict(int)
     for row in tables["movements"]:
@@ -267,7 +269,7 @@ def _check_balances(tables: dict[str, Table], findings: _Findings) -> None:
         findings.wrong.append(f"{key[2]} of {key[0]} moved, and has no balance")
 
 
-def _check_prices(folder: Path, manifest: Manifest, tables: dict[str, Table], findings: _Findings) -> None:
+def _check_prices(folder: Path, manifest: Manifest, tables: Tables, findings: _Findings) -> None:
     """Check each price against its quote, its rate and the limits of the policy."""
     policy = policy_in((folder / POLICY).read_bytes())
     findings.expect((policy.method, policy.lots) == (manifest.method, manifest.lots), "the policy has other rules")
@@ -306,7 +308,7 @@ def _limit_faults(row: Mapping[str, str], block_time: str, max_age: int, most: s
             yield f"{source} says {usd} USD"
 
 
-def _check_holdings(tables: dict[str, Table], findings: _Findings) -> dict[tuple[str, str], Decimal | None]:
+def _check_holdings(tables: Tables, findings: _Findings) -> dict[tuple[str, str], Decimal | None]:
     """Check each value against amount and price, and return the sums by end and asset."""
     prices = {(row["end"], row["chain"], row["asset"]): row["price"] for row in tables["prices"]}
     balances = {
@@ -335,7 +337,7 @@ def _check_holdings(tables: dict[str, Table], findings: _Findings) -> dict[tuple
 
 def _check_accounting(
     manifest: Manifest,
-    tables: dict[str, Table],
+    tables: Tables,
     values: Mapping[tuple[str, str], Decimal | None],
     findings: _Findings,
 ) -> Accounting:
@@ -365,7 +367,7 @@ def _check_accounting(
     return result
 
 
-def _check_closings(tables: dict[str, Table], findings: _Findings) -> None:
+def _check_closings(tables: Tables, findings: _Findings) -> None:
     """Check that the lots of each asset are what wallets hold."""
     lots = {(row["asset"], row["wallet"]): row for row in tables["remaining"] if row["end"] == CLOSING}
     for row in tables["closings"]:

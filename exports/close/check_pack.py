@@ -3,10 +3,10 @@
 
     python check_pack.py PACK [--signer KEY.pub]
 
-It needs Python 3.11 or newer and pyarrow, and shares no code with Chainfolio: read it, then run it. It verifies the
-signature, the digest of every file, and that the numbers of the tables follow from each other. It does not choose lots
-again: `chainfolio close check` does. Exit code 0: all follows; 12: something does not; 13: nothing contradicts, but
-the pack itself names gaps, or nobody says whose key signed it.
+It needs Python 3.11, pyarrow and safe-pysha3 (for Keccak), and shares no code with Chainfolio: read it, then run it. It
+verifies signature, digests and proofs, and that the numbers of the tables follow from each other. It does not choose
+lots again: `chainfolio close check` does. Exit code 0: all follows; 12: something does not; 13: nothing contradicts,
+but the pack itself names gaps, or nobody says whose key signed it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow.parquet
+from sha3 import keccak_256
 
 Manifest = dict[str, Any]
 Tables = dict[str, list[dict[str, str]]]
@@ -36,11 +37,13 @@ Parts = dict[tuple[str, ...], list[tuple[int, Fraction | None]]]
 Point = tuple[int, int, int, int]
 WRONG, OPEN = 12, 13
 UNKNOWN = "N/A"
+OPENZEPPELIN = "52c63247e1f47db19d5ce0460030c497f067ca4cebf71ba98eeadabe20bace00"
+NO_ACCOUNT = b"\xc4\x80\x80\x80\x80"  # four empty fields
 MONEY = Fraction(1, 10**30)  # unit of money in entries
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES = (
     *("accounts", "assets", "balances", "blocks", "closings", "entries", "gains", "holdings", "income", "issues"),
-    *("lots", "movements", "prices", "remaining", "rollforward", "transactions"),
+    *("lots", "movements", "prices", "proofs", "remaining", "rollforward", "transactions"),
 )
 CLASSES = ("proven", "derived from proven", "as two sources say", "as one source says")
 LEFT_OUT = ("spam", "unvalued")
@@ -69,10 +72,8 @@ class Check:
 
 
 def shown(number: object) -> str:
-    """Return a number as text; fractions as decimals if they end."""
-    if isinstance(number, Fraction) and number.denominator != 1:
-        return f"{float(number)!r} (about)"
-    return UNKNOWN if number is None else str(number)
+    """Return a number as text, fractions that are no integers rounded."""
+    return f"about {float(number)!r}" if isinstance(number, Fraction) and number.denominator > 1 else str(number)
 
 
 def number(text: str) -> Fraction | None:
@@ -95,14 +96,9 @@ def less(minuend: Fraction | None, subtrahend: Fraction | None) -> Fraction | No
     return None if minuend is None or subtrahend is None else minuend - subtrahend
 
 
-def units(parts: list[tuple[int, Fraction | None]]) -> int:
-    """Return the sum of the units of some parts."""
-    return sum(part[0] for part in parts)
-
-
-def money(parts: list[tuple[int, Fraction | None]]) -> Fraction | None:
-    """Return the sum of the money of some parts; None if one is not known."""
-    return total(part[1] for part in parts)
+def sums(parts: list[tuple[int, Fraction | None]]) -> tuple[int, Fraction | None]:
+    """Return the sums of units and of money; the latter is None if a part is not known."""
+    return sum(part[0] for part in parts), total(part[1] for part in parts)
 
 
 # --- the signature: Ed25519 of RFC 8032, in the envelope of OpenSSH (PROTOCOL.sshsig) --------------------------------
@@ -285,6 +281,111 @@ def check_balances(check: Check, tables: Tables) -> None:
     check.expect(not moved, f"these moved and have no balance: {sorted(moved)}")
 
 
+# --- proofs: RLP and tries as in Ethereum's yellow paper, appendices B and D -----------------------------------------
+
+
+def keccak(data: bytes) -> bytes:
+    """Return the Keccak-256 hash of some data."""
+    return bytes(keccak_256(data).digest())
+
+
+def rlp(data: bytes) -> tuple[Any, bytes]:
+    """Return the first item of RLP, and the data behind it; ValueError if it is cut off."""
+    start, size = 1, data[0] & 0x3F
+    if data[0] < 0x80:
+        return data[:1], data[1:]
+    if size > 55:
+        start, size = size - 54, int.from_bytes(data[1 : size - 54], "big")
+    body, rest = data[start : start + size], data[start + size :]
+    if len(body) != size:
+        raise ValueError("RLP is cut off")
+    if data[0] < 0xC0:
+        return body, rest
+    items = []
+    while body:
+        item, body = rlp(body)
+        items.append(item)
+    return items, rest
+
+
+def trie_value(root: bytes, key: bytes, proof: str) -> bytes:
+    """Return the value at a key of a secure trie, empty if absent; ValueError if it is not shown."""
+    nodes = {keccak(node): node for node in (bytes.fromhex(each[2:]) for each in json.loads(proof))}
+    path, current = keccak(key).hex(), root
+    while current:
+        if isinstance(current, bytes) and current not in nodes:
+            raise ValueError("a node of a proof is missing")
+        node = rlp(nodes[current])[0] if isinstance(current, bytes) else current
+        if len(node) == 17:
+            current, path = node[int(path[0], 16)], path[1:]
+            continue
+        flag, part = int(node[0].hex()[0], 16), node[0].hex()
+        part = part[1:] if flag & 1 else part[2:]
+        if not path.startswith(part) or (flag & 2 and path != part):
+            return b""
+        current, path = node[1], path[len(part) :]
+        if flag & 2:
+            return bytes(current)
+    return b""
+
+
+def storage_key(rule: str, holder: str) -> bytes:
+    """Return the storage key at which compilers and libraries put an account's balance, by a rule."""
+    name, _, slot = rule.partition(" mapping at slot ")
+    padded = bytes(12) + bytes.fromhex(holder[2:])
+    if slot and int(slot) < 512 and name in ("Solidity", "Vyper"):
+        index = int(slot).to_bytes(32, "big")
+        return keccak(padded + index if name == "Solidity" else index + padded)
+    return keccak(
+        {
+            "ERC-7201 openzeppelin.storage.ERC20": padded + bytes.fromhex(OPENZEPPELIN),
+            "Solady's slot of balances": padded[12:] + bytes(8) + bytes.fromhex("87a211a2"),
+        }[rule]
+    )
+
+
+def proven_balance(row: dict[str, str], root: bytes) -> int:
+    """Return the balance that a proof shows; ValueError if it shows none of this account and asset."""
+    fields = rlp(trie_value(root, bytes.fromhex(row["address"][2:]), row["accountProof"]) or NO_ACCOUNT)[0]
+    if not row["key"]:
+        if row["address"] != row["account"] or "/slip44:" not in row["asset"]:
+            raise ValueError("it is of another account")
+        return int.from_bytes(fields[1], "big")
+    rule, _, bits = row["rule"].partition(", low ")
+    key = storage_key(rule, row["account"])
+    if key.hex() != row["key"][2:] or row["asset"].partition("/erc20:")[2] != row["address"]:
+        raise ValueError("it is of another account or token")
+    word = int.from_bytes(rlp(trie_value(fields[2], key, row["storageProof"]) or b"\x80")[0], "big")
+    return word & ((1 << int(bits.split()[0] if bits else 256)) - 1)
+
+
+def proof_faults(tables: Tables) -> list[str]:
+    """Return what is wrong with headers and proofs, and with balances that are called proven."""
+    faults, roots, shown_by_proof = [], {}, {}
+    for row in tables["blocks"]:
+        if row["header"]:
+            header = bytes.fromhex(row["header"][2:])
+            fields = rlp(header)[0]
+            time = (datetime.fromisoformat(row["time"]) - EPOCH) // timedelta(seconds=1)
+            stated = row["hash"], int(row["height"]), time
+            if stated != (f"0x{keccak(header).hex()}", *(int.from_bytes(fields[at], "big") for at in (8, 11))):
+                faults.append(f"the header of {row['chain']} at the {row['end']} is not that of its block")
+            roots[row["end"], row["chain"]] = fields[3]
+    for row in tables["proofs"]:
+        name = f"proof of {row['asset']} of {row['account']} at the {row['end']}"
+        key = row["end"], row["chain"], row["account"], row["asset"]
+        try:
+            shown_by_proof[key] = str(proven_balance(row, roots[row["end"], row["chain"]]))
+        except (LookupError, TypeError, ValueError) as error:
+            faults.append(f"{name} shows nothing: {type(error).__name__} {error}")
+    for row in tables["balances"]:
+        for end in ("opening", "closing"):
+            value = shown_by_proof.pop((end, row["chain"], row["account"], row["asset"]), None)
+            if (row[f"{end}Evidence"] == "proven") != (value is not None) or value not in (None, row[end]):
+                faults.append(f"{row['asset']} of {row['account']} at the {end}: {value} is proven, not {row[end]}")
+    return [*faults, *(f"a proof of no balance: {key}" for key in shown_by_proof)]
+
+
 def check_prices(check: Check, manifest: Manifest, tables: Tables) -> None:
     """Each price is its quote at the rate, or an override, and within the limits of the policy."""
     policy = tomllib.loads((check.folder / "policy.toml").read_text())
@@ -357,8 +458,7 @@ def check_gains(check: Check, tables: Tables, opening_us: int, closing_us: int) 
             expected[key].append((int(row["quantity"]), value))
     for disposal in sorted({*sold, *expected}):
         if disposal[1:3] not in repaid:  # interest of a loan is a fee without an entry
-            check.equal(f"units of {disposal}", units(sold[disposal]), units(expected[disposal]))
-            check.equal(f"proceeds of {disposal}", money(sold[disposal]), money(expected[disposal]))
+            check.equal(f"units and proceeds of {disposal}", sums(sold[disposal]), sums(expected[disposal]))
 
 
 def check_lots(check: Check, tables: Tables) -> None:
@@ -371,8 +471,7 @@ def check_lots(check: Check, tables: Tables) -> None:
     }
     for key in sorted({*remaining, *lots}) if lots else ():  # methods that pool have no single lots
         row = remaining.get(key, NOTHING)
-        check.equal(f"lots of {key}", int(row["raw"]), units(lots[key]))
-        check.equal(f"cost of {key}", number(row["cost"]), money(lots[key]))
+        check.equal(f"lots of {key}", (int(row["raw"]), number(row["cost"])), sums(lots[key]))
     for row in tables["closings"]:
         left = remaining.get(("closing", row["asset"], row["wallet"]), NOTHING)
         moved = int(left["raw"]) + int(left["unasked"]) - int(left["short"]) - int(left["deposited"])
@@ -469,6 +568,7 @@ def run(folder: str | Path, signer: str = "") -> Check:
     ]
     check.equal("instants", stated, instants)
     check_balances(check, tables)
+    check.wrong += proof_faults(tables)
     check_prices(check, manifest, tables)
     values = check_holdings(check, tables)
     check_gains(check, tables, *instants)

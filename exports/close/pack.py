@@ -18,8 +18,9 @@ from chainfolio.chain_settings import masked
 from chainfolio.errors import BadRequest
 from chainfolio.exports.close import check_pack
 from chainfolio.exports.close.accounting import CLOSING, OPENING, Accounting
+from chainfolio.exports.close.evidence import CLASSES, ONE_SOURCE
 from chainfolio.exports.close.signature import SIGNATURE_SUFFIX, sign
-from chainfolio.exports.close.tables import CLASSES, COLUMNS, ONE_SOURCE, CloseTables, tables_of
+from chainfolio.exports.close.tables import COLUMNS, CloseTables, tables_of
 from chainfolio.exports.csv_file import CsvWriter
 from chainfolio.exports.dataset import Dataset, Page, write
 from chainfolio.exports.parquet_file import ParquetWriter

@@ -41,11 +41,6 @@ if TYPE_CHECKING:
     from chainfolio.exports.close.valued import ChainEnd, HoldingRow
     from chainfolio.exports.dataset import Row
 
-ONE_SOURCE: Final = "as one source says"
-TWO_SOURCES: Final = "as two sources say"
-DERIVED: Final = "derived from proven"
-PROVEN: Final = "proven"
-CLASSES: Final = (PROVEN, DERIVED, TWO_SOURCES, ONE_SOURCE)
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "accounts": ("address", "kind"),
     "assets": ("asset", "symbol", "decimals"),
@@ -53,7 +48,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
         *("account", "chain", "asset", "countsAs", "opening", "closing", "moved", "unexplained"),
         *("openingEvidence", "closingEvidence"),
     ),
-    "blocks": ("end", "day", "chain", "caip2", "height", "hash", "time", "rate"),
+    "blocks": ("end", "day", "chain", "caip2", "height", "hash", "time", "rate", "header"),
     "closings": ("asset", "wallet", "moved", "inWallet", "inProtocols", "deposited", "difference"),
     "entries": ENTRY_COLUMNS,
     "gains": GAIN_COLUMNS,
@@ -72,6 +67,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
         *("end", "chain", "asset", "symbol", "usd", "source", "observed", "confidence", "detail", "alternatives"),
         *("calls", "price", "rule"),
     ),
+    "proofs": ("end", "chain", "account", "asset", "address", "accountProof", "key", "rule", "storageProof"),
     "remaining": REMAINING_COLUMNS,
     "rollforward": ROLLFORWARD_COLUMNS,
     "transactions": ("address", *TRANSACTION_COLUMNS),
@@ -122,6 +118,7 @@ def tables_of(books: Books) -> CloseTables:
         "lots": lot_rows(result, shown),
         "movements": _movement_rows(books),
         "prices": [row for end in books.ends for row in _price_rows(books, end)],
+        "proofs": [row for end in books.ends for row in _proof_rows(end)],
         "remaining": remaining_rows(result, shown),
         "rollforward": rollforward_rows(result, values, shown),
         "transactions": [(each.user.address, *row) for each in books.transactions for row in transaction_rows(each)],
@@ -190,7 +187,7 @@ def _balance_rows(books: Books) -> Iterator[Row]:
         unexplained = UNKNOWN if row.unexplained is None else str(row.unexplained)
         yield (
             *(row.key.account, row.chain, str(row.key.asset), _key(books, row.chain, row.key.asset)),
-            *(*numbers, str(row.moved), unexplained, ONE_SOURCE, ONE_SOURCE),
+            *(*numbers, str(row.moved), unexplained, *row.classes),
         )
 
 
@@ -200,7 +197,18 @@ def _block_row(end: ChainEnd) -> Row:
     return (
         *(end.name, end.day, end.chain.key, caip2, str(block.height), block.hash, iso_time(block.time_us)),
         amounts.text(end.rate),
+        f"0x{end.evidence.header.hex()}" if end.evidence.header else "",
     )
+
+
+def _proof_rows(end: ChainEnd) -> Iterator[Row]:
+    """Yield a row for each proven balance at an end; nodes of tries are lists of hex."""
+    for key, proof in sorted(end.evidence.proofs.items(), key=lambda item: item[0]):
+        account_nodes, storage_nodes = (
+            json.dumps([f"0x{node.hex()}" for node in nodes]) for nodes in (proof.account_nodes, proof.storage_nodes)
+        )
+        place = end.name, end.chain.key, key.account, str(key.asset), proof.address
+        yield (*place, account_nodes, proof.key, proof.rule, storage_nodes)
 
 
 def _holding_row(books: Books, row: HoldingRow) -> Row:

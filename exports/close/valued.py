@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from chainfolio import amounts
+from chainfolio.exports.close.evidence import Evidence
 from chainfolio.exports.close.policy import Override, Policy, PriceRule, price_rule
 from chainfolio.portfolio.valuation import ValuedHolding, prices_of, usable_price, valuate
 
@@ -32,6 +33,7 @@ class ChainEnd:
         day: The day of the cut-off.
         rate: Units of the currency of the close per USD.
         overrides: Prices in that currency that the policy sets.
+        evidence: Proofs and second reads of the balances.
     """
 
     name: str
@@ -40,6 +42,7 @@ class ChainEnd:
     snapshot: Snapshot
     rate: Decimal
     overrides: Mapping[Asset, Override]
+    evidence: Evidence = field(default_factory=Evidence)
 
     @property
     def block(self) -> Block:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
@@ -16,6 +17,7 @@ from chainfolio.localchain.actions import Scene
 from chainfolio.localchain.deploy import deploy
 from chainfolio.localchain.evm import Tx, tx
 from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import trade
 
 WALLET = "0x00000000000000000000000000000000000c105e"
 SAVINGS = "0x0000000000000000000000000000000000005afe"
@@ -69,6 +71,23 @@ def closed_world(folder: Path) -> Iterator[ClosedWorld]:
         for name in ("key", "other_key"):
             command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(folder / name)]
             subprocess.run(command, check=True)
+        with chdir(folder):
+            assert main(("index", "local")) == 0
+        yield ClosedWorld(folder, node)
+
+
+@contextmanager
+def trading_world(folder: Path) -> Iterator[ClosedWorld]:
+    """Let the wallets of the demo trade for 60 hours, index the chain, and yield the folder while the node runs.
+
+    `names.json` has the wallets by name.
+    """
+    with LocalNode() as node:
+        deployment = deploy(node)
+        trade(node, deployment, HOURS, seconds_per_block=HOUR_S, may_fail=True)
+        node.mine(20)
+        prepare(folder, node, deployment, 0)
+        (folder / "names.json").write_text(json.dumps({**deployment.accounts}))
         with chdir(folder):
             assert main(("index", "local")) == 0
         yield ClosedWorld(folder, node)

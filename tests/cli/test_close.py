@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import filecmp
 import json
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import chdir
 from decimal import Decimal
 from pathlib import Path
@@ -15,9 +17,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from chainfolio.exports.close import check_pack
+from chainfolio.errors import UnsupportedMethod
+from chainfolio.exports.close import check, check_pack
 from chainfolio.exports.close.tables import COLUMNS
-from tests.cli.close_world import PERIOD, POLICY, SAVINGS, WALLET, ClosedWorld
+from tests.cli.close_world import PERIOD, POLICY, SAVINGS, WALLET, ClosedWorld, trading_world
 from tests.cli.conftest import Run, configure
 
 pytestmark = [
@@ -34,6 +37,13 @@ sys.addaudithook(refuse)
 """
 
 
+@pytest.fixture(scope="module")
+def traders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClosedWorld]:
+    """Yield a chain whose wallets trade, lend and farm for two days and a half."""
+    with trading_world(tmp_path_factory.mktemp("traders")) as world:
+        yield world
+
+
 def rows(pack: Path, name: str) -> list[dict[str, str]]:
     with (pack / "tables" / f"{name}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
@@ -45,6 +55,18 @@ def offline(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.fixture
+def copied(closed: ClosedWorld, here: Path) -> Path:
+    """The folder of the world as the working folder."""
+    shutil.copytree(closed.folder, here, dirs_exist_ok=True)
+    return here
+
+
+def make(run: Run, *more: str, policy: str = "policy.toml", period: tuple[str, ...] = PERIOD) -> tuple[int, str]:
+    ran = run("close", "make", "--accounts", "accounts.txt", "--policy", policy, "--out", "new", *period, *more)
+    return ran.code, ran.err
+
+
 def test_a_pack_is_checked_without_network_and_all_follows(pack: Path) -> None:
     code = "from chainfolio.cli.main import main\nsys.exit(main(sys.argv[1:]))"
     ours = offline(code, "close", "check", str(pack), "--signer", str(pack.parent / "key.pub"), "--json")
@@ -52,7 +74,7 @@ def test_a_pack_is_checked_without_network_and_all_follows(pack: Path) -> None:
     result = json.loads(ours.stdout)
     assert (result["wrong"], result["open"]) == ([], [])
     manifest = json.loads((pack / "manifest.json").read_text())
-    assert sum(map(Decimal, result["evidence"].values())) == Decimal(manifest["totals"]["closingValue"])
+    assert Decimal(result["evidence"]["proven"]) == Decimal(manifest["totals"]["closingValue"]) > 0
     code = "import runpy\nsys.argv = sys.argv[1:]\nrunpy.run_path(sys.argv[0], run_name='__main__')"
     theirs = offline(code, str(pack / "check_pack.py"), str(pack), "--signer", str(pack.parent / "key.pub"))
     assert (theirs.returncode, theirs.stdout) == (0, "0 wrong, 0 open\n"), theirs.stderr
@@ -63,7 +85,7 @@ def test_the_independent_checker_is_short_and_shares_no_code() -> None:
     assert len(text.splitlines()) <= 600
     imported = [line.split()[1] for line in text.splitlines() if line.startswith(("import ", "from "))]
     own = {name.partition(".")[0] for name in imported} - set(sys.stdlib_module_names)
-    assert own == {"pyarrow"}
+    assert own == {"pyarrow", "sha3"}
 
 
 def test_ssh_keygen_verifies_the_manifest(pack: Path, tmp_path: Path) -> None:
@@ -124,19 +146,54 @@ def test_gains_are_those_of_the_same_days_by_the_other_command(run: Run, closed:
     assert len(gains) > 20
 
 
+def test_every_balance_with_units_is_proven_under_the_hash_of_its_block(closed: ClosedWorld, pack: Path) -> None:
+    for row in rows(pack, "blocks"):
+        assert row["hash"] == closed.node.block(int(row["height"]))["hash"]
+        assert row["header"].startswith("0x")
+    proven = [(row["end"], row["account"], row["asset"]) for row in rows(pack, "proofs")]
+    for row in rows(pack, "balances"):
+        for end in ("opening", "closing"):
+            is_proven = row[f"{end}Evidence"] == "proven"
+            assert is_proven == ((end, row["account"], row["asset"]) in proven)
+            assert is_proven == (row[end] != "0" or "/slip44:" in row["asset"]), row
+    assert len(proven) >= 10
+
+
+def test_without_proofs_a_second_endpoint_confirms_or_contradicts(
+    run: Run, copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_proofs(*_: object) -> object:
+        raise UnsupportedMethod("node", "eth_getProof")
+
+    monkeypatch.setattr("chainfolio.adapters.evm.prover.prove", no_proofs)
+    assert make(run)[0] == 0
+    assert {row["closingEvidence"] for row in rows(Path("new"), "balances")} == {"as one source says"}
+    shutil.rmtree("new")
+    settings = (copied / "chainfolio.toml").read_text()
+    (copied / "chainfolio.toml").write_text(re.sub(r'rpc = \["([^"]+)"\]', r'rpc = ["\1", "\1/?b"]', settings))
+    assert make(run)[0] == 0
+    assert {row["closingEvidence"] for row in rows(Path("new"), "balances")} == {"as two sources say"}
+    assert run("close", "check", "new").code == 13
+    assert check_pack.run("new").wrong == []
+
+
+@pytest.mark.slow("other tests compare both checkers on the pack of one wallet", fast=["dave-*"])
+@pytest.mark.parametrize("rules", ["fifo owner", "hifo wallet", "average owner", "uk owner", "ca owner"])
+@pytest.mark.parametrize("names", ["alice", "bob", "carol", "dave", "erin", "frank", "alice bob carol frank"])
+def test_both_checkers_agree_on_packs_of_traders(traders: ClosedWorld, names: str, rules: str) -> None:
+    (method, lots), pack = rules.split(), f"{names} {rules}".replace(" ", "-")
+    accounts = json.loads((traders.folder / "names.json").read_text())
+    (traders.folder / "accounts.txt").write_text("\n".join(accounts[name] for name in names.split()))
+    text = f'method = "{method}"\nlots = "{lots}"\n[prices]\nmax_age_hours = 1000\n'
+    (traders.folder / "policy.toml").write_text(text)
+    assert traders.make(pack) == 0
+    ours, theirs = check.check_pack(traders.folder / pack), check_pack.run(traders.folder / pack)
+    assert (list(ours.wrong), theirs.wrong) == ([], [])
+    assert len(ours.open) == len(theirs.open)
+    assert len(rows(traders.folder / pack, "gains")) > 0
+
+
 # --- what stops a close ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def copied(closed: ClosedWorld, here: Path) -> Path:
-    """The folder of the world as the working folder."""
-    shutil.copytree(closed.folder, here, dirs_exist_ok=True)
-    return here
-
-
-def make(run: Run, *more: str, policy: str = "policy.toml", period: tuple[str, ...] = PERIOD) -> tuple[int, str]:
-    ran = run("close", "make", "--accounts", "accounts.txt", "--policy", policy, "--out", "new", *period, *more)
-    return ran.code, ran.err
 
 
 def test_a_stale_price_stops_the_close_until_an_override_gives_a_reason(run: Run, copied: Path, pack: Path) -> None:

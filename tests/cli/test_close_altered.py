@@ -31,18 +31,30 @@ pytestmark = [
 # Numbers that follow from others: nobody can change one alone, not even who holds the key.
 NUMBERS = {
     "balances": ("opening", "closing", "moved", "unexplained"),
-    "blocks": ("rate", "day", "time"),
+    "blocks": ("rate", "height", "hash", "header"),
     "closings": ("moved", "inWallet", "difference"),
     "gains": ("raw", "proceeds", "cost", "gain", "asset"),
     "holdings": ("raw", "price", "value", "decimals", "end"),
     "lots": ("raw", "cost"),
     "movements": ("raw",),
     "prices": ("usd", "price", "source"),
+    "proofs": ("account", "asset", "address", "key", "rule"),
     "remaining": ("raw", "cost", "deposited"),
     "rollforward": tuple(name for name in COLUMNS["rollforward"] if name not in ("symbol", "decimals")),
 }
-NOT_CHANGED_ALONE = {("blocks", "day"), ("blocks", "time")}  # texts that other numbers do not follow from
-ROWS = ("accounts", "balances", "blocks", "entries", "gains", "holdings", "lots", "movements", "prices", "rollforward")
+ROWS = (
+    "accounts",
+    "balances",
+    "blocks",
+    "entries",
+    "gains",
+    "holdings",
+    "lots",
+    "movements",
+    "prices",
+    "proofs",
+    "rollforward",
+)
 PROPERTY = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -191,7 +203,7 @@ def test_a_number_that_does_not_follow_is_noticed_under_the_right_signature(
 ) -> None:
     copy_of(pack, folder)
     name = data.draw(st.sampled_from(sorted(NUMBERS)))
-    column = data.draw(st.sampled_from([each for each in NUMBERS[name] if (name, each) not in NOT_CHANGED_ALONE]))
+    column = data.draw(st.sampled_from(NUMBERS[name]))
     rows, at = table(folder, name), COLUMNS[name].index(column)
     row = data.draw(st.integers(0, len(rows) - 1))
     rows[row][at] = changed_text(rows[row][at])
@@ -263,6 +275,34 @@ def test_a_path_that_leaves_the_folder_is_refused(pack: Path, folder: Path, path
     ours, theirs = findings(folder, folder.parent / "key.pub")
     assert any("leaves the folder" in each for each in ours)
     assert any("leaves the folder" in each for each in theirs)
+
+
+@pytest.mark.parametrize("column", ["accountProof", "storageProof"])
+def test_an_altered_or_cut_proof_shows_nothing(pack: Path, folder: Path, column: str) -> None:
+    at = COLUMNS["proofs"].index(column)
+    for change in (
+        lambda nodes: nodes[:-1],
+        lambda nodes: nodes[1:],
+        lambda nodes: [each[:-2] + "00" for each in nodes],
+    ):
+        copy_of(pack, folder)
+        proofs = table(folder, "proofs")
+        row = next(each for each in proofs if each[at] != "[]")
+        row[at] = json.dumps(change(json.loads(row[at])))
+        rewrite(folder, "proofs", proofs)
+        sign_again(folder, folder.parent / "key")
+        ours, theirs = findings(folder, folder.parent / "key.pub")
+        assert any("shows nothing" in each for each in ours)
+        assert any("shows nothing" in each for each in theirs)
+
+
+def test_a_balance_called_proven_without_a_proof_is_wrong(pack: Path, folder: Path) -> None:
+    copy_of(pack, folder)
+    rewrite(folder, "proofs", table(folder, "proofs")[1:])
+    sign_again(folder, folder.parent / "key")
+    ours, theirs = findings(folder, folder.parent / "key.pub")
+    assert any("None is proven" in each for each in ours)
+    assert any("None is proven" in each for each in theirs)
 
 
 def test_a_pack_signed_anew_without_changes_is_right(pack: Path, folder: Path) -> None:
