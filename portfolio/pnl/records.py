@@ -198,7 +198,8 @@ class _Record:
             value_at,
             treatment.trade_value,
             treatment.liquidity_is_disposal,
-            *(self.rows.gross(direction) for direction in ("in", "out")),
+            self.rows.gross("in"),
+            self.rows.gross("out"),
         )
         for change in self.changes:
             if change.has_amounts:
