@@ -21,6 +21,7 @@ from chainfolio.errors import (
     NoQuorum,
     SourceError,
     Unavailable,
+    UnsupportedMethod,
     WrongChain,
 )
 from chainfolio.transport.health import Evidence
@@ -34,6 +35,9 @@ BEHIND_TRIES = 4
 BEHIND_WAIT_S = 0.5
 JITTER = 0.1
 MAX_EVIDENCE = 300  # characters of an answer in evidence
+# The first kind that one of several errors has decides. Refusals are final for callers, so that any other error goes
+# before them; a node of another chain says nothing about this one.
+_DECISIVE = (NodeBehind, Unavailable, SourceError, BadAnswer, HistoryUnavailable, UnsupportedMethod, WrongChain)
 
 
 def evidence_text(value: object) -> str:
@@ -42,8 +46,22 @@ def evidence_text(value: object) -> str:
     return text if len(text) <= MAX_EVIDENCE else f"{text[:MAX_EVIDENCE]}… ({len(text)} characters)"
 
 
+def decisive_error(errors: Sequence[SourceError]) -> SourceError:
+    """Return the error that stands for those of several endpoints, whatever their order.
+
+    Transient errors go first, then other ones and bad answers, then HistoryUnavailable and UnsupportedMethod: these two
+    are returned only if all endpoints of the right chain refuse. Of equal errors it is the last one.
+    """
+    return min(reversed(errors), key=_rank)
+
+
+def _rank(error: SourceError) -> int:
+    """Return the index of the error's nearest class in _DECISIVE."""
+    return next(_DECISIVE.index(kind) for kind in type(error).__mro__ if kind in _DECISIVE)
+
+
 class Pool(Generic[E]):
-    """The endpoints of one chain. If none can answer a read, the error of the last one is raised.
+    """The endpoints of one chain. If none can answer a read, the `decisive_error` of all is raised.
 
     Args:
         key: The chain.
@@ -120,34 +138,30 @@ class Pool(Generic[E]):
     async def with_any(self, read: Read[E, T], *, kind: str = "other") -> T:
         """Read from the best endpoint, from the next one if it fails or takes unusually long.
 
-        If all nodes lack a block, the read is tried BEHIND_TRIES times in all. Only Unavailable, HistoryUnavailable,
-        WrongChain and BadAnswer lead to the next endpoint; other errors are raised.
+        If no node answers and one lacks a block, the read is tried BEHIND_TRIES times in all. Only Unavailable,
+        HistoryUnavailable, WrongChain and BadAnswer lead to the next endpoint; other errors are raised.
 
         Raises:
-            SourceError: No endpoint could answer; the error of the last one.
+            SourceError: No endpoint could answer; the `decisive_error` of all.
         """
-        last_error: SourceError | None = None
         for attempt in range(BEHIND_TRIES):
-            candidates = self.ranked()
-            is_alone = len(candidates) == 1
+            candidates, errors = self.ranked(), list[SourceError]()
             while candidates:
                 endpoint = candidates.pop(0)
                 try:
                     return await self._hedged(read, endpoint, candidates, kind=kind)
                 except (Unavailable, HistoryUnavailable, WrongChain, BadAnswer) as error:
-                    last_error = error
-                    if is_alone and not isinstance(error, NodeBehind):
-                        raise
-            if not isinstance(last_error, NodeBehind) or attempt == BEHIND_TRIES - 1:
+                    errors.append(error)
+            decisive = decisive_error(errors)
+            if not isinstance(decisive, NodeBehind) or attempt == BEHIND_TRIES - 1:
                 break
             await self.environment.clock.sleep(BEHIND_WAIT_S * 2**attempt)
-        assert last_error is not None
-        raise last_error
+        raise decisive
 
     async def _hedged(self, read: Read[E, T], endpoint: E, candidates: list[E], *, kind: str) -> T:
         """Read from an endpoint; if it is unusually slow, also from the next candidate, which is removed.
 
-        The result that arrives first is returned. If the first read to end has failed, the other decides.
+        The result that arrives first is returned. If both fail, their `decisive_error` is raised.
         """
         patience_s = endpoint.health.patience_s(kind) if self.hedge and candidates else None
         if patience_s is None:
@@ -165,7 +179,13 @@ class Pool(Generic[E]):
             tasks.append(second)
             finished, _ = await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
             winner, loser = (first, second) if first in finished else (second, first)
-            return winner.result() if winner.exception() is None else await loser
+            failure = winner.exception()
+            if failure is None:
+                return winner.result()
+            try:
+                return await loser
+            except SourceError as error:
+                raise (decisive_error([failure, error]) if isinstance(failure, SourceError) else error) from None
         finally:
             for task in tasks:
                 task.cancel()
@@ -219,7 +239,7 @@ class Pool(Generic[E]):
         Raises:
             NoQuorum: The answers to a final question have no majority.
             Unavailable: The same for another question.
-            SourceError: Too few endpoints answered; the error of the last one.
+            SourceError: Too few endpoints answered; the `decisive_error` of the others.
         """
         if self.quorum < 2:
             return await self.with_any(read, kind=kind)
@@ -261,12 +281,13 @@ class Pool(Generic[E]):
     ) -> tuple[list[E], list[list[T]], Tally[T]]:
         """Read from as many endpoints as must agree, then from one more at a time while they do not.
 
-        Return the endpoints that answered, their answers, and the count of votes. Raises the last error, or
+        Return the endpoints that answered, their answers, and the count of votes. Raises the `decisive_error`, or
         Unavailable, if fewer answered.
         """
         voters: list[E] = []
         answers: list[list[T]] = []
-        candidates, last_error = self.ranked(), None
+        errors: list[SourceError] = []
+        candidates = self.ranked()
         tally: Tally[T] | None = None
         while candidates and (tally is None or tally.open):
             size = max(1, self.quorum - len(answers))
@@ -274,14 +295,14 @@ class Pool(Generic[E]):
             results = await asyncio.gather(*(self._result_or_error(read, endpoint, kind) for endpoint in selected))
             for endpoint, result in zip(selected, results, strict=True):
                 if isinstance(result, SourceError):
-                    last_error = result
+                    errors.append(result)
                 else:
                     voters.append(endpoint)
                     answers.append(result)
             if len(answers) >= self.quorum:
                 tally = count_votes(answers, key, self.quorum)
         if tally is None:
-            raise last_error or self._too_few(len(answers))
+            raise decisive_error(errors) if errors else self._too_few(len(answers))
         return voters, answers, tally
 
     async def _result_or_error(self, read: Read[E, T], endpoint: E, kind: str) -> T | SourceError:

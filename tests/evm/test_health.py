@@ -13,7 +13,7 @@ import pytest
 from chainfolio.adapters.evm.node import SURVEY_S
 from chainfolio.chain_results import EndpointHealth
 from chainfolio.environment import Environment
-from chainfolio.errors import BadAnswer, SourceError, Unavailable
+from chainfolio.errors import BadAnswer, HistoryUnavailable, SourceError, Unavailable
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.health import HEDGE_LEAST_S, HEDGE_SAMPLES, LAG_BLOCKS, MIN_EXCHANGES, Health
 from tests.evm.fakes import FakeChain, FakeNode, Wired, wired
@@ -204,6 +204,19 @@ async def test_the_one_that_was_too_slow_wins_where_the_other_fails() -> None:
     timed.fails["one.test"] = BadAnswer("one.test", "is on fire, too")
     with pytest.raises(SourceError, match="on fire"):
         await timed.read_once()
+
+
+@pytest.mark.parametrize("is_refused_first", [True, False])
+async def test_a_refusal_does_not_hide_the_timeout_of_the_other_of_two_reads_at_once(is_refused_first: bool) -> None:
+    timed = Timed(one=0.1, two=0.01)
+    await timed.warm()
+    timed.takes_s["one"] = 0.3 if is_refused_first else 0.19
+    timed.takes_s["two"] = 0.01 if is_refused_first else 0.3
+    timed.fails["one.test"] = Unavailable("one.test", "no answer within 60 s")
+    timed.fails["two.test"] = HistoryUnavailable("two.test", 1, "missing trie node")
+    with pytest.raises(Unavailable, match="no answer"):
+        await timed.read_once()
+    assert timed.node.hedged == 1
 
 
 async def test_who_is_always_overtaken_is_no_longer_asked_first() -> None:

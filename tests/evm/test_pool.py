@@ -12,7 +12,16 @@ from chainfolio.adapters.evm.chain import build
 from chainfolio.adapters.evm.node import Node
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.environment import Environment
-from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Unavailable, WrongChain
+from chainfolio.errors import (
+    BadAnswer,
+    HistoryUnavailable,
+    NodeBehind,
+    SourceError,
+    Unavailable,
+    UnsupportedMethod,
+    WrongChain,
+)
+from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.exchange import HttpResponse
 from tests.evm.contracts import RpcRefusal
 from tests.evm.fakes import (
@@ -251,6 +260,57 @@ async def test_history_that_all_have_pruned_is_never_nothing() -> None:
     nodes = [FakeNode(chain, eth_getBlockByNumber=refuses(-32000, "missing trie node")) for _ in range(2)]
     with pytest.raises(HistoryUnavailable, match="no state at block 1"):
         await wired(*nodes, checked=True).node.block(1)
+
+
+PRUNED = HistoryUnavailable("pruned.test", 1, "missing trie node")
+WITHOUT_METHOD = UnsupportedMethod("plain.test", "the method does not exist")
+TIMEOUT = Unavailable("archive.test", "no answer within 60 s")
+BEHIND = NodeBehind("late.test", "does not have block 1")
+MALFORMED = BadAnswer("broken.test", "no JSON")
+OTHER_CHAIN = WrongChain("other.test", "serves chain 1")
+
+
+@pytest.mark.parametrize("quorum", [1, 2])
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize(
+    ("errors", "decisive"),
+    [
+        ((TIMEOUT, PRUNED), TIMEOUT),
+        ((TIMEOUT, WITHOUT_METHOD), TIMEOUT),
+        ((BEHIND, PRUNED), BEHIND),
+        ((BEHIND, TIMEOUT), BEHIND),
+        ((MALFORMED, PRUNED), MALFORMED),
+        ((OTHER_CHAIN, PRUNED), PRUNED),
+        ((PRUNED, WITHOUT_METHOD, TIMEOUT), TIMEOUT),
+        ((PRUNED, PRUNED), PRUNED),
+    ],
+)
+async def test_a_refusal_is_final_only_if_all_endpoints_refuse_in_any_order(
+    errors: tuple[SourceError, ...], decisive: SourceError, is_reversed: bool, quorum: int
+) -> None:
+    pool = wired(*(FakeNode(FakeChain()) for _ in errors), checked=True)
+    pool.node.quorum = quorum
+    raised = dict(zip(pool.node.endpoints, reversed(errors) if is_reversed else errors, strict=True))
+
+    async def read(endpoint: Endpoint) -> list[str]:
+        raise raised[endpoint]
+
+    with pytest.raises(SourceError) as caught:
+        await pool.node.agreed(read, key=str, describe=str)
+    assert caught.value is decisive
+
+
+async def test_a_node_that_is_down_is_no_reason_not_to_wait_for_one_that_is_behind() -> None:
+    chain = FakeChain(3)
+    pool = wired(FakeNode(chain), dead(chain))
+    sleep = pool.clock.sleep
+
+    async def mining(seconds: float) -> None:
+        chain.mine()
+        await sleep(seconds)
+
+    pool.clock.sleep = mining  # type: ignore[method-assign]
+    assert (await pool.node.block(5)).height == 5
 
 
 async def test_the_fake_transport_is_let_go() -> None:
