@@ -227,6 +227,28 @@ async def test_coins_that_came_and_that_a_list_leaves_out_are_told_as_unexplaine
         assert gap_total == sum(int.from_bytes(row["raw"], "big") for row in incoming) > 0
 
 
+@pytest.mark.parametrize(
+    ("datasets", "pays"),
+    [
+        (("transactions", "native"), ()),
+        (("transactions", "native"), ("withdrawals",)),
+        (("transactions", "native", "withdrawals"), ("withdrawals",)),
+    ],
+)
+async def test_calls_that_were_not_requested_are_neither_unexplained_nor_searched_for(
+    lived: Local, datasets: tuple[str, ...], pays: tuple[str, ...]
+) -> None:
+    alice, span = lived.deployment.accounts["alice"].lower(), Span(lived.deployment.height + 1, lived.node.height)
+    provider = Provider(lived.node.url, SETS["traces"])
+    async with served(lived.node, lived.deployment, provider, pays=pays) as chain:
+        await chain.heads()
+        chain.node.finalized = span.last
+        pieces = await scoped(chain, span, [alice], datasets)
+        assert [each for piece in pieces for each in piece.unexplained] == []
+        assert provider.method_counts["eth_getBalance"] <= 2 * len(pieces)
+        assert set(pieces[-1].read_methods) == {*datasets}
+
+
 async def test_a_node_with_traces_and_without_state_of_the_past_is_believed(lived: Local) -> None:
     def pruned(ask: dict[str, Any]) -> dict[str, Any] | None:
         if ask["method"] in ("eth_getBalance", "eth_getTransactionCount"):

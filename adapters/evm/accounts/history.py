@@ -236,8 +236,14 @@ class AccountHistory:
         hashes: Mapping[int, str],
         headers: Sequence[Header],
     ) -> AccountTransactions:
-        """Read the accounts' transactions of a span, with internal transfers if a dataset needs traces."""
-        with_transfers = any(DATASETS[name].of_traces for name in datasets)
+        """Read the accounts' transactions of a span, with internal transfers if a dataset needs traces.
+
+        Without headers, withdrawals need them, too: they are what nothing else explains.
+        """
+        requested = [DATASETS[name] for name in datasets]
+        with_transfers = any(each.of_traces for each in requested) or (
+            not headers and any(each.of_headers and each.by_account == "places" for each in requested)
+        )
         return await self.transactions.read(span, accounts, hashes, headers, with_transfers=with_transfers)
 
     def _methods(self, window: _Window, requested: Sequence[EvmDataset]) -> dict[str, str]:

@@ -52,7 +52,7 @@ class TraceFilter:
             sender, recipient, raw = value_of(trace)
             if not trace.traceAddress:
                 tx_hashes[height].add(tx_hash)
-            elif raw and {sender, recipient} & {*accounts}:
+            elif raw and {sender.lower(), recipient.lower()} & {*accounts}:
                 tx_hashes[height].add(tx_hash)
                 traced_hashes[height].add(tx_hash)
         heights = tuple(sorted(tx_hashes))

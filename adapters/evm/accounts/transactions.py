@@ -60,7 +60,7 @@ class AccountTransactions:
     Attributes:
         blocks: The blocks in which the accounts were active.
         bodies: These blocks by height.
-        transfers: The internal transfers by height; None if no endpoint can trace, empty if they were not requested.
+        transfers: The internal transfers by height; None if no endpoint can trace, or if they were not requested.
         unexplained: Changes of balances that neither transactions nor transfers explain.
         has_payments: True if blocks in which the protocol itself paid the accounts are among the bodies.
     """
@@ -106,8 +106,9 @@ class TransactionReader:
         """Read the next window of a span, and compare it with the accounts' states at both ends.
 
         It is not compared if state was searched, or if it has only blocks that are not final, all without activity.
-        If transactions are missing, state is searched instead, and the search methods of that endpoint are not used any
-        more; only an explorer is asked again for the next window. Coins that stay unexplained are reported.
+        Coins are compared only if internal transfers are read, because nothing else explains them. If transactions
+        are missing, state is searched instead, and the search methods of that endpoint are not used any more; only an
+        explorer is asked again for the next window. Coins that stay unexplained are reported.
 
         Args:
             span: The blocks to read; the window starts with the first of them.
@@ -139,6 +140,8 @@ class TransactionReader:
                 kind="account places",
             )
             return await self._read_blocks(blocks, accounts, hashes, with_transfers=with_transfers)
+        if not with_transfers:
+            return result
         remainders = {each: each.unexplained_coins(result.bodies, result.transfers or {}) for each in boundaries}
         if headers:
             remainders = {
@@ -191,7 +194,7 @@ class TransactionReader:
         """Read the bodies of active blocks, and their internal transfers as far as needed."""
         known_hashes = None if hashes or blocks.tx_hashes is None else KnownHashes(blocks.tx_hashes, self.headers)
         bodies = await self.bodies.read(blocks.heights, accounts, hashes, known_hashes)
-        result = AccountTransactions(blocks, bodies, {})
+        result = AccountTransactions(blocks, bodies, None)
         if blocks.method == state.METHOD:
             await self._explain_changes(result)
         elif with_transfers:
