@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlencode
 
 from chainfolio.storage.state import State, ledger
-from chainfolio.storage.state.accounts import GRANTS, Account
+from chainfolio.storage.state.accounts import GRANTS, Account, grant
 from chainfolio.storage.state.sessions import LINK_NAME, LINK_US
 
 OWNER: Final = "owner of this machine"
@@ -43,6 +44,8 @@ def owner_account(state: State) -> Account:
     missing, now_us = CREDITS - state.balance(account.id), state.clock.now_us()
     if missing > 0:
         state.database.write(lambda tx: ledger.credit(tx, account.id, missing, now_us, "own machine"))
+    for name in sorted(set(GRANTS) - account.grants):  # of a newer release
+        state.database.write(partial(grant, id=account.id, name=name, now_us=now_us))
     return account
 
 

@@ -18,29 +18,36 @@ function messageOf(document, status) {
   return document?.message || error?.message || (typeof error === "string" ? error : TEXTS.failed(status));
 }
 
-async function ask(method, path, body, stop) {
+// The answer to a request, and its body as `read` has it. Refusals have the message of the server.
+async function send(method, path, body, stop, read) {
   const late = AbortSignal.timeout(PATIENCE_MS), signal = stop ? AbortSignal.any([late, stop]) : late;
   const options = { method, headers: { ...HEADERS }, signal };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
   }
-  let answer, text;
+  let answer, content;
   try {
     answer = await fetch(path, options);
-    text = await answer.text();
+    content = await (answer.ok ? read(answer) : answer.text());
   } catch (error) {
     throw new Refusal(0, error.name === "TimeoutError" ? TEXTS.tooSlow : TEXTS.noAnswer);
   }
-  let document = null;
+  if (answer.ok) return [answer, content];
+  const document = parsed(answer, content);
+  throw new Refusal(answer.status, messageOf(document, answer.status), document);
+}
+
+function parsed(answer, text) {
   try {
-    document = text ? JSON.parse(text) : null;
+    return text ? JSON.parse(text) : null;
   } catch {
     throw new Refusal(answer.status, TEXTS.failed(answer.status));
   }
-  if (!answer.ok) throw new Refusal(answer.status, messageOf(document, answer.status), document);
-  return document;
 }
+
+const ask = async (method, path, body, stop) =>
+  parsed(...await send(method, path, body, stop, (answer) => answer.text()));
 
 const query = (fields) => new URLSearchParams(Object.entries(fields).filter(([, value]) => value)).toString();
 
@@ -58,3 +65,10 @@ export async function stream(path, fields, last, signal) {
 }
 
 export const post = (path, body, signal) => ask("POST", path, body, signal);
+export const remove = (path) => ask("DELETE", path);
+
+// The body of an answer to a POST as a file, and its headers.
+export async function file(path, body, signal) {
+  const [answer, blob] = await send("POST", path, body, signal, (each) => each.blob());
+  return { blob, headers: answer.headers };
+}

@@ -1,4 +1,4 @@
-// Files that the browser saves; they are made of answers of the API and go over no network.
+// Files that the browser saves; they are answers of the API, or made of them, and go over no network.
 import { el } from "./dom.js";
 
 // What a spreadsheet takes for the beginning of a formula, full-width characters too.
@@ -15,8 +15,10 @@ export const csv = (columns, rows) =>
   [columns, ...rows.map((row) => columns.map((key) => row[key]))].map((row) => `${row.map(csvCell).join(",")}\n`)
     .join("");
 
-export function download(file, type, text) {
-  const url = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
+export const download = (file, type, text) => save(file, new Blob([text], { type: `${type};charset=utf-8` }));
+
+export function save(file, blob) {
+  const url = URL.createObjectURL(blob);
   const link = el("a", { href: url, download: file });
   document.body.append(link);
   link.click();

@@ -1,6 +1,7 @@
 // What the addresses were worth day by day, with gaps at days that are unknown.
 import * as api from "./api.js";
 import { addressBar, chosen } from "./addresses.js";
+import { chartLibrary, colour, redrawn } from "./chart.js";
 import { daysBefore, lastDay, needsSubscription } from "./days.js";
 import { asPercent, forPixels, isKnown, money } from "./decimal.js";
 import { busy, el, failure, name } from "./dom.js";
@@ -10,20 +11,7 @@ const CURRENCIES = ["USD", "EUR", "CAD", "AED", "CHF", "SGD", "ETH", "SOL", "cbB
 const DAY_S = 86_400, STEPS = [1, 2, 7, 14, 30, 90, 180, 365, 730].map((days) => days * DAY_S); // of the axis
 const HEIGHT = 320, PERCENTS = ["timeWeightedReturn", "moneyWeightedReturn"];
 
-// uPlot, loaded when the first chart is drawn.
-let library = null;
-function chartLibrary() {
-  library ??= new Promise((done, failed) => {
-    document.head.append(el("link", { rel: "stylesheet", href: "/dashboard/uplot.min.css" }),
-      el("script", { src: "/dashboard/uplot.min.js", onload: () => done(window.uPlot),
-        onerror: () => failed(new Error(TEXTS.noAnswer)) }));
-  });
-  return library;
-}
-
 const dayOf = (time) => new Date(time * 1000).toISOString().slice(0, 10);
-
-const colour = (variable) => getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
 
 async function chart(days, unit) {
   const Plot = await chartLibrary();
@@ -46,16 +34,7 @@ async function chart(days, unit) {
     place.replaceChildren();
     new Plot(options, data, place);
   };
-  new ResizeObserver((() => {
-    let width = 0;
-    return () => {
-      if (place.clientWidth !== width) {
-        width = place.clientWidth;
-        draw();
-      }
-    };
-  })()).observe(place);
-  return place;
+  return redrawn(place, draw);
 }
 
 function stats(answer, unit) {

@@ -1,6 +1,7 @@
 // The page: its head, its theme, and which page the address shows.
 import * as api from "./api.js";
 import { approvals } from "./approvals.js";
+import { data } from "./data.js";
 import { button, el, failure } from "./dom.js";
 import { gains } from "./gains.js";
 import { history as historyPage } from "./history.js";
@@ -16,7 +17,7 @@ import { transactions } from "./transactions.js";
 import { validators } from "./validators.js";
 
 const PAGES = { portfolio, history: historyPage, transactions, gains, positions, nfts, approvals, validators,
-  status, operations, start };
+  data, status, operations, start };
 const UNLISTED = "start"; // reached by a link
 const KEPT = ["addresses", "to"]; // what other pages show too
 const top = document.getElementById("top"), page = document.getElementById("page");

@@ -29,6 +29,7 @@ PAGES = (
     "nfts",
     "approvals",
     "validators",
+    "data",
     "status",
     "operations",
     "history",
