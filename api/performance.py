@@ -15,9 +15,9 @@ from chainfolio.api.failures import READING
 from chainfolio.api.historical import NO_SNAPSHOT, require_subscriptions
 from chainfolio.api.nav import Currency
 from chainfolio.api.router import get
+from chainfolio.engine.history.performance import MAX_DAYS
 from chainfolio.portfolio.metrics.report import DayDocument, ExposureDocument, PerformanceDocument
 
-MAX_DAYS: Final = 366
 _EXAMPLE: Final = PerformanceDocument(
     addresses=(WALLET,),
     currency="USD",

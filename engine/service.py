@@ -215,7 +215,7 @@ class Engine:
 
         Days that are not stored are read. An account without a chain that can tell past balances is an issue;
         NotSupported if all are, or the currency has no rate. A chain that cannot be read costs its days that are not
-        stored; its error is raised if no day is known.
+        stored; its error is raised if no day is known. Raises BadRequest if there are too many days.
         """
         chains = [chain for chain in self.system.account_chains if has_past(chain)]
         supported, unsupported = split_supported(accounts, {chain.kind for chain in chains}, "the performance")

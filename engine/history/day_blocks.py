@@ -14,6 +14,7 @@ from chainfolio.chains import Chain
 
 MAX_DAYS: Final = 10_000
 MAX_SEARCHED_DAYS: Final = 400  # in one search
+_STEP_DAYS: Final = {"day": 1, "week": 7}
 
 
 def midnight_us(day: date) -> int:
@@ -36,12 +37,18 @@ def days_from(first: date, last: date, interval: str = "day") -> list[date]:
 
     A month without that day of the month has its last day instead.
     """
+    count = day_count(first, last, interval)
+    if interval == "month":
+        return [_months_after(first, each) for each in range(count)]
+    return [first + timedelta(days=each * _STEP_DAYS[interval]) for each in range(count)]
+
+
+def day_count(first: date, last: date, interval: str = "day") -> int:
+    """Return the number of days that `days_from` returns; 0 if `first` is after `last`."""
     if interval == "month":
         months = (last.year - first.year) * 12 + last.month - first.month
-        days = [_months_after(first, count) for count in range(months + 1)]
-        return [day for day in days if day <= last]
-    step = {"day": 1, "week": 7}[interval]
-    return [first + timedelta(days=count) for count in range(0, (last - first).days + 1, step)]
+        return max(0, months if months >= 0 and _months_after(first, months) > last else months + 1)
+    return max(0, (last - first).days // _STEP_DAYS[interval] + 1)
 
 
 def _months_after(first: date, count: int) -> date:

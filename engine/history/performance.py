@@ -28,7 +28,7 @@ from chainfolio.engine.history.value_changes import value_changes
 from chainfolio.engine.prices.conversion import Conversion
 from chainfolio.engine.record_source import RecordSource
 from chainfolio.engine.results import TransactionFilter
-from chainfolio.errors import NotIndexed, SourceError
+from chainfolio.errors import BadRequest, NotIndexed, SourceError
 from chainfolio.messages import public
 from chainfolio.portfolio.compose import issue_documents
 from chainfolio.portfolio.metrics.exposure import Exposure, exposure
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chainfolio.engine")
 NO_EXPOSURE: Final = Exposure({}, {}, {}, frozenset(), {})
+MAX_DAYS: Final = 366  # of one request
 MAX_REASONS: Final = 5  # of one period
 HoldingsByDay = Mapping[
     date, tuple[frozenset[str], frozenset[str], frozenset[str]]
@@ -119,8 +120,11 @@ async def read_values(
     Days of a chain that were not read in time, or failed, are unreadable; days that were read are stored.
 
     Raises:
+        BadRequest: There are more than `MAX_DAYS` days.
         SourceError: A chain failed, and no value is known.
     """
+    if len(days) > MAX_DAYS:
+        raise BadRequest("from", f"{days[0]} to {days[-1]} are {len(days):,} days: at most {MAX_DAYS}")
     results = await asyncio.gather(*(_read_chain(history, chain, accounts, days) for chain in chains))
     values = day_values(
         [each.address for each in accounts], days, (each for snapshots, _ in results for each in snapshots)

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.engine.account_support import addresses_of
-from chainfolio.engine.history.day_blocks import days_from
+from chainfolio.engine.history.day_blocks import day_count, days_from
 from chainfolio.engine.history.day_values import DayValue, day_values
 from chainfolio.engine.history.missing_prices import with_missing_prices
 from chainfolio.errors import BadRequest
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chainfolio.environment import Clock
 
 MAX_VALUES: Final = 20_000  # days times addresses
+REMEDY: Final = "--interval week or month, or fewer addresses at a time"
 DEFAULT_DAYS: Final = 30
 INTERVALS: Final = ("day", "week", "month")
 
@@ -46,10 +47,14 @@ def days_between(first: str | None, last: str | None, interval: str, now: date) 
     By default, `last` is `now` and `first` is `DEFAULT_DAYS` before `last`.
 
     Raises:
-        BadRequest: A text is no day, a day is in the future, `first` is after `last`, or the interval is unknown.
+        BadRequest: A text is no day, a day is in the future, `first` is after `last`, the interval is unknown, or there
+            are more than `MAX_VALUES` days.
     """
     until = now if last is None else parse_day("to", last)
-    since = until - timedelta(days=DEFAULT_DAYS) if first is None else parse_day("from", first)
+    if first is None:
+        since = until - min(timedelta(days=DEFAULT_DAYS), until - date.min)
+    else:
+        since = parse_day("from", first)
     for name, day in (("from", since), ("to", until)):
         if day > now:
             raise BadRequest(name, f"{day} is in the future: today is {now} (UTC)")
@@ -57,6 +62,9 @@ def days_between(first: str | None, last: str | None, interval: str, now: date) 
         raise BadRequest("from", f"{since} is after {until}")
     if interval not in INTERVALS:
         raise BadRequest("interval", f"{interval!r} is none of {', '.join(INTERVALS)}")
+    count = day_count(since, until, interval)
+    if count > MAX_VALUES:  # before the list is built
+        raise BadRequest("from", f"{count:,} days are more than {MAX_VALUES:,}", remedy=REMEDY)
     return days_from(since, until, interval)
 
 
@@ -81,7 +89,7 @@ async def read_day_values(
     """
     if len(days) * len(accounts) > MAX_VALUES:
         reason = f"{len(days) * len(accounts):,} values are more than {MAX_VALUES:,}"
-        raise BadRequest("from", reason, remedy="--interval week or month, or fewer addresses at a time")
+        raise BadRequest("from", reason, remedy=REMEDY)
 
     async def read_chain(chain: Chain) -> list[DaySnapshot]:
         wallets = addresses_of(chain, accounts)

@@ -20,6 +20,7 @@ from chainfolio.agents.server import TOOLS, build_server
 from chainfolio.agents.tools import Services, Tools
 from chainfolio.cli.mcp import ask_lake
 from chainfolio.engine.lake_sql import LakeSql
+from chainfolio.errors import BadRequest
 from chainfolio.portfolio.document import (
     UNKNOWN,
     AssetDocument,
@@ -136,6 +137,12 @@ async def test_the_largest_fall_is_a_document(fall: DrawdownDocument | None, exp
     report = structs.replace(a_performance("USD"), drawdown=fall)
     text = await FakeTools({"performance": report}).performance(["x"], "2026-01-01", "2026-01-09")
     assert json.loads(text)["summary"]["largestFall"] == expected
+
+
+@pytest.mark.parametrize("tool", ["performance", "history"])
+async def test_a_tool_refuses_thousands_of_years_before_it_lists_days(tool: str) -> None:
+    with pytest.raises(BadRequest, match=r"from: [0-9]{3},[0-9]{3} days are more than 20,000"):
+        await getattr(FakeTools({}), tool)(["x"], "0001-01-01", **({"interval": "day"} if tool == "history" else {}))
 
 
 async def test_texts_of_a_query_are_quoted_wherever_they_stand() -> None:

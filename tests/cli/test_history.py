@@ -131,7 +131,7 @@ def test_weeks_and_months_are_fewer_days(run: Run, history_command: list[str]) -
         (["--from", "20240201"], "is not a day"),
         (["--to", "2999-01-01"], "is in the future"),
         (["--from", "2024-03-02", "--to", "2024-03-01"], "is after 2024-03-01"),
-        (["--from", "0001-01-01"], "values are more than 20,000"),
+        (["--from", "0001-01-01"], "days are more than 20,000"),
         (["-o", "a.gif"], "ends with none of"),
     ],
 )

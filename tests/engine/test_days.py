@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from chainfolio.block_search import blocks_before, last_before
 from chainfolio.blocks import Block
 from chainfolio.engine.history import day_blocks
-from chainfolio.engine.history.day_blocks import DayBlocks, days_from, midnight_us
+from chainfolio.engine.history.day_blocks import DayBlocks, _months_after, day_count, days_from, midnight_us
+from chainfolio.engine.requests.days import INTERVALS, days_between
 from chainfolio.errors import NodeBehind
 from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import run_offline
@@ -165,6 +166,19 @@ def test_a_chain_of_twenty_million_blocks_takes_a_handful_of_rounds() -> None:
 def test_days_weeks_and_months_are_those_of_the_calendar(first: str, last: str, interval: str, days: str) -> None:
     calendar_days = days_from(date.fromisoformat(first), date.fromisoformat(last), interval)
     assert " ".join(map(str, calendar_days)) == days
+
+
+@given(st.dates(date(1, 1, 1), date(40, 1, 1)), st.dates(date(1, 1, 1), date(40, 1, 1)), st.sampled_from(INTERVALS))
+def test_days_are_counted_without_a_list_of_them(first: date, last: date, interval: str) -> None:
+    assert day_count(first, last, interval) == len(days_from(first, last, interval))
+    assert all(first <= day <= last for day in days_from(first, last, interval))
+    if day_count(first, last, interval) and interval == "month":
+        following = _months_after(first, day_count(first, last, interval))
+        assert following > last
+
+
+def test_the_default_first_day_is_not_before_the_calendar() -> None:
+    assert days_between(None, "0001-01-02", "day", DAY) == [date(1, 1, 1), date(1, 1, 2)]
 
 
 def test_a_day_begins_at_midnight_utc() -> None:

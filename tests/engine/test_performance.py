@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import date, timedelta
 from decimal import Decimal
 from types import SimpleNamespace
@@ -14,9 +15,9 @@ from chainfolio.engine.history.contained_deposits import TOO_MANY, ContainedDepo
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.day_values import DayValue
 from chainfolio.engine.history.past_days import ABSENT, PENDING
-from chainfolio.engine.history.performance import _changes, _flows, _known_days, _shorten
+from chainfolio.engine.history.performance import MAX_DAYS, _changes, _flows, _known_days, _shorten, read_values
 from chainfolio.engine.history.value_changes import value_changes
-from chainfolio.errors import NotSupported
+from chainfolio.errors import BadRequest, NotSupported
 from chainfolio.portfolio.metrics.changes import DayState
 from chainfolio.portfolio.pnl.closing import HeldAsset, closings
 from chainfolio.portfolio.pnl.gains import RemainingLots
@@ -44,6 +45,13 @@ def test_a_day_that_is_not_known_whole_is_left_out_with_its_reason_and_ends_that
     )
     assert day_values == {DAYS[1]: Decimal(5), DAYS[3]: Decimal(7)}
     assert remarks == [f"{DAYS[2]} is left out, partial: why", f"{DAYS[4]} is left out, pending: why"]
+
+
+@pytest.mark.parametrize(("count", "is_refused"), [(MAX_DAYS, False), (MAX_DAYS + 1, True)], ids=["at most", "more"])
+async def test_more_days_than_a_year_are_refused_before_a_chain_is_read(count: int, is_refused: bool) -> None:
+    days = [FIRST + timedelta(days=each) for each in range(count)]
+    with pytest.raises(BadRequest, match="are 367 days: at most 366") if is_refused else nullcontext():
+        assert await read_values(cast("Any", None), [], [], days) == []
 
 
 def test_a_day_lacks_shares_that_a_position_names_only_later() -> None:
