@@ -32,6 +32,7 @@ from chainfolio.pricing.vendors import (
     parse_number,
     read_quotes,
     seconds,
+    vendor_chains,
     vendor_names,
 )
 from chainfolio.reads import ReadLabel
@@ -200,7 +201,7 @@ def _build(section: Section, chain: str, location: str) -> PriceSource:
     key = api_key(section, location, variable)
     host = VendorHost(base_url(section, location, url), ((header, key),) if key else (), max_rps)
     max_age_s = seconds(section, location, "max_age_s", MAX_AGE_S)
-    source = CoinGecko(CoinBatch(host), section.get("chains", {}), vendor_names(section, location), max_age_s)
+    source = CoinGecko(CoinBatch(host), vendor_chains(section, location), vendor_names(section, location), max_age_s)
     if not key and "base_url" not in section:
         log_disabled(SOURCE, section.get("key_env", variable))
         return DisabledSource(SOURCE)

@@ -31,6 +31,7 @@ from chainfolio.pricing.vendors import (
     parse_number,
     seconds,
     to_price,
+    vendor_chains,
     vendor_names,
 )
 from chainfolio.reads import ReadLabel
@@ -201,7 +202,7 @@ def _build(section: Section, chain: str, location: str) -> DefiLlama:
     url = base_url(section, location, PRO_URL if key else FREE_URL)
     host = VendorHost(url, max_rps=HOST_RPS, secret_path=f"/{key}/coins" if key else "")
     max_age_s = seconds(section, location, "max_age_s", MAX_AGE_S)
-    return DefiLlama(CoinBatch(host), section.get("chains", {}), vendor_names(section, location), max_age_s)
+    return DefiLlama(CoinBatch(host), vendor_chains(section, location), vendor_names(section, location), max_age_s)
 
 
 SECTION = PriceSection(_build, order=80)

@@ -27,6 +27,7 @@ log = logging.getLogger("chainfolio.prices")
 T = TypeVar("T")
 FUNGIBLE: Final = ("erc20", "token", "trc20")  # CAIP-19 kinds of assets that vendors list by contract
 MIN_CONFIDENCE: Final = Decimal("0.9")
+_CHAIN: Final = re.compile(r"[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}\Z")  # CAIP-2
 _NUMBER: Final = re.compile(r"-?[0-9]{1,60}(?:\.[0-9]{1,120})?(?:[eE][-+]?[0-9]{1,3})?\Z")
 
 
@@ -131,7 +132,7 @@ def add_vendor_names(tree: Section, names: Section) -> dict[str, object]:
     """Return the file of prices with the vendors' names of chains and coins added to their sections.
 
     Args:
-        tree: The file of prices. Its own coins and options take precedence, but its tables `chains` are replaced.
+        tree: The file of prices. Its own chains, coins and options take precedence.
         names: The tables `chains` and `coins`, each of lines `key = {vendor = name}`, and one table per vendor.
     """
     merged = dict(tree)
@@ -139,14 +140,33 @@ def add_vendor_names(tree: Section, names: Section) -> dict[str, object]:
     for vendor in sorted(vendors & tree.keys()):
         section = tree[vendor]
         if isinstance(section, Mapping):
-            defaults = {
-                table: {key: line[vendor] for key, line in names[table].items() if vendor in line}
-                for table in ("chains", "coins")
-            }
-            lines = section.get("coins", {})
-            coins = {**defaults["coins"], **lines} if isinstance(lines, Mapping) else lines
-            merged[vendor] = {**names.get(vendor, {}), **section, "chains": defaults["chains"], "coins": coins}
+            tables = {table: _with_defaults(section, table, names[table], vendor) for table in ("chains", "coins")}
+            merged[vendor] = {**names.get(vendor, {}), **section, **tables}
     return merged
+
+
+def _with_defaults(section: Section, table: str, names: Section, vendor: str) -> object:
+    """Return a table of a section with a vendor's names for the keys that it lacks.
+
+    A value that is no table is returned unchanged: the source refuses it.
+    """
+    lines = section.get(table, {})
+    defaults = {key: line[vendor] for key, line in names.items() if vendor in line}
+    return {**defaults, **lines} if isinstance(lines, Mapping) else lines
+
+
+def vendor_chains(section: Section, location: str) -> dict[str, str]:
+    """Return a vendor's names of chains, by CAIP-2.
+
+    Raises:
+        BadSettings: A line of the table `chains` is no name of a chain.
+    """
+    lines = section.get("chains", {})
+    if not isinstance(lines, Mapping) or not all(
+        _CHAIN.match(key) and isinstance(name, str) and name for key, name in lines.items()
+    ):
+        raise BadSettings(f"{location}.chains", 'is not a section of lines CAIP-2 = "name"')
+    return dict(lines)
 
 
 def vendor_names(section: Section, location: str, key: str = "coins") -> dict[Asset, str]:

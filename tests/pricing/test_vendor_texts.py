@@ -384,12 +384,16 @@ def test_names_of_a_vendor_stand_behind_what_its_own_section_says() -> None:
         "coins": {"x": {"pyth": "px"}, "y": {"pyth": "py", "coingecko": "gy"}},
         "pyth": {"max_age_s": 5, "base_url": "http://a"},
     }
-    tree = {"pyth": {"base_url": "http://b", "coins": {"y": "own"}}, "binance": {"coins": 5}, "peg": {"z": "1"}}
+    tree = {
+        "pyth": {"base_url": "http://b", "coins": {"y": "own"}, "chains": {"own": "2"}},
+        "binance": {"coins": 5},
+        "peg": {"z": "1"},
+    }
     assert add_vendor_names(tree, names) == {
         "pyth": {
             "max_age_s": 5,
             "base_url": "http://b",
-            "chains": {"one": "1"},
+            "chains": {"one": "1", "own": "2"},
             "coins": {"x": "px", "y": "own"},
         },
         "binance": {"coins": 5, "chains": {"one": "b1", "two": "b2"}},

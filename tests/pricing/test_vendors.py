@@ -321,6 +321,26 @@ def test_one_line_turns_a_vendor_on_for_every_chain_and_it_knows_the_coin_of_eac
         assert bool(reads) == is_real, chain["key"]
 
 
+@pytest.mark.parametrize("vendor", [defillama.SECTION, coingecko.SECTION], ids=["defillama", "coingecko"])
+@pytest.mark.parametrize("chains", [5, {"ethereum": "eth"}, {"eip155:1": ""}, {"eip155:1": 1}])
+def test_chains_that_are_no_names_are_a_settings_error(vendor: PriceSection, chains: object) -> None:
+    with pytest.raises(BadSettings, match="chains: is not a section of lines"):
+        vendor.build({"base_url": "http://localhost", "chains": chains}, "ethereum", "vendor")
+
+
+@pytest.mark.parametrize("vendor", ["defillama", "coingecko"])
+def test_an_operators_own_name_of_a_chain_is_used(vendor: str) -> None:
+    names = tomllib.loads((ROOT / "configs" / "vendors.toml").read_text())
+    chains = {"eip155:777": "own", "eip155:1": "other"}
+    tree = add_vendor_names({vendor: {"base_url": "http://localhost", "chains": chains}}, names)
+    (source,) = build_sources(tree, {}, "own", "evm")
+    token = asset(f"eip155:777/erc20:0x{'da' * 20}")
+    (read,) = next(source.prices([token], BLOCK))
+    assert "own" in str(read)
+    shipped = {key: line[vendor] for key, line in names["chains"].items()}
+    assert source.chains == {**shipped, **chains}  # type: ignore[attr-defined]
+
+
 def test_what_nothing_could_answer_is_unknown_without_a_request() -> None:
     ((outcome, keys),) = jupiter.MintBatch(VendorHost("http://vendor")).requests([("mint", NOW_S - 61)], NOW_S)
     assert isinstance(outcome, Unknown)
