@@ -163,9 +163,9 @@ async def verify(
     """
     if chain.kind != account.kind:
         raise BadRequest("address", f"{account} is no address of {chain.key}")
-    endpoints = chain.settings.endpoints
-    if against and not endpoints:
-        raise BadRequest("against", f"{chain.key} has no endpoints that another one could stand for")
+    if not (endpoints := chain.settings.endpoints):
+        setting = f"chains.{chain.key}.{chain.settings.ENDPOINTS}".removesuffix(".")
+        raise BadRequest("chain", f"no endpoint of {chain.key} is configured", remedy=f"set {setting} in the settings")
     urls = [*endpoints[:1], *(against or endpoints[1:])]
     chains = [at_endpoint(url) for url in urls]
     try:

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from chainfolio.adapters.evm.facts import load
-from chainfolio.assets import Asset
+from chainfolio.adapters.evm.settings import EvmSettings
+from chainfolio.assets import Account, Asset
 from chainfolio.blocks import Block
 from chainfolio.chain_results import EndpointHealth
 from chainfolio.contracts import Issue, Snapshot, Token
@@ -24,7 +25,9 @@ from chainfolio.engine.verification import (
     _checks,
     _Reading,
     _TransientTokenBook,
+    verify,
 )
+from chainfolio.errors import BadRequest
 from chainfolio.proofs import ProofResult
 from chainfolio.storage.lake import Lake
 from chainfolio.tables import TOKENS
@@ -121,3 +124,12 @@ def test_descriptions_of_other_endpoints_are_neither_stored_nor_cached(tmp_path:
     book.add({asset: Token(asset, "T", "T", 6)}, block)
     assert not lake.exists(TOKENS)
     assert book.described_at([asset], block) == {}
+
+
+@pytest.mark.parametrize("against", [(), ("http://other.test",)], ids=["alone", "with another endpoint"])
+async def test_a_chain_without_endpoints_is_refused_with_the_setting_to_add(against: tuple[str, ...]) -> None:
+    chain: Any = SimpleNamespace(key="local", kind="evm", settings=EvmSettings())
+    unused: Any = None
+    with pytest.raises(BadRequest, match="no endpoint of local is configured") as error:
+        await verify(chain, unused, unused, Account("evm", "0x" + "11" * 20), None, against)
+    assert error.value.remedy == "set chains.local.rpc in the settings"
