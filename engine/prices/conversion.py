@@ -14,7 +14,7 @@ from chainfolio.block_search import blocks_before, first_served
 from chainfolio.chains import Chain
 from chainfolio.contracts import FIAT
 from chainfolio.currencies import checked, is_coin
-from chainfolio.errors import NotSupported
+from chainfolio.errors import NotSupported, SourceError
 from chainfolio.portfolio.document import rounded
 from chainfolio.portfolio.nav import PLACES
 from chainfolio.pricing.ecb import FiatRate
@@ -49,7 +49,7 @@ class Conversion:
         Raises:
             BadRequest: The currency is unknown.
             NotSupported: The rate at one of the times is not known.
-            SourceError: A chain with the coin could not be read.
+            SourceError: No chain that may price the coin could be read.
         """
         checked(currency, rates.fixed)
         times_us = sorted(set(moments_us))
@@ -89,32 +89,55 @@ async def _coin(
 
     Raises:
         NotSupported: No chain has all prices. Chains whose head is older than the last time are left out.
-        SourceError: A chain could not be read.
+        SourceError: No chain could be read; the error is that of the first one.
     """
-    for chain, asset in _priced_on(rates, currency):
-        head = (await chain.heads()).latest
-        if times_us and times_us[-1] >= head.time_us + 1_000_000:
+    failures: dict[str, SourceError] = {}
+    pairs = _priced_on(rates, currency)
+    for chain, asset in pairs:
+        if chain.key in failures:
             continue
-        blocks = await blocks_before(
-            head,
-            [min(time_us + 1, head.time_us) for time_us in times_us],
-            chain.blocks,
-            await first_served(chain),
-            chain.key,
-        )
-        at = {time_us: blocks[min(time_us + 1, head.time_us)] for time_us in times_us}
-        assets_by_block = {block: [asset] for block in at.values() if block is not None}
-        prices, _ = await snapshotter(chain).past.prices(assets_by_block)
-        usd_by_time = {
-            time_us: prices[block.height][asset].usd
-            for time_us, block in at.items()
-            if block is not None and asset in prices[block.height]
-        }
+        try:
+            usd_by_time = await _prices_on(chain, asset, snapshotter, times_us)
+        except SourceError as error:  # another chain may price the coin
+            failures[chain.key] = error
+            continue
         if len(usd_by_time) == len(times_us):
             return usd_by_time
+    if failures and failures.keys() == {chain.key for chain, _ in pairs}:
+        raise next(iter(failures.values()))
     reason = f"No configured chain or source has every price of {currency} in that time"
     remedy = "a chain or a source that prices it, or --currency USD"
     raise NotSupported(f"values of the past in {currency}", reason, remedy=remedy)
+
+
+async def _prices_on(
+    chain: Chain, asset: Asset, snapshotter: Callable[[Chain], Snapshotter], times_us: Sequence[int]
+) -> dict[int, Decimal]:
+    """Return an asset's prices by time, each at the last block of a chain up to it.
+
+    Times without a price are absent. Empty if the head is older than the last time.
+
+    Raises:
+        SourceError: The head or the blocks could not be read.
+    """
+    head = (await chain.heads()).latest
+    if times_us and times_us[-1] >= head.time_us + 1_000_000:
+        return {}
+    blocks = await blocks_before(
+        head,
+        [min(time_us + 1, head.time_us) for time_us in times_us],
+        chain.blocks,
+        await first_served(chain),
+        chain.key,
+    )
+    at = {time_us: blocks[min(time_us + 1, head.time_us)] for time_us in times_us}
+    assets_by_block = {block: [asset] for block in at.values() if block is not None}
+    prices, _ = await snapshotter(chain).past.prices(assets_by_block)
+    return {
+        time_us: prices[block.height][asset].usd
+        for time_us, block in at.items()
+        if block is not None and asset in prices[block.height]
+    }
 
 
 def _priced_on(rates: Rates, currency: str) -> list[tuple[Chain, Asset]]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from chainfolio.assets import Asset, asset
+from chainfolio.blocks import Block
 from chainfolio.contracts import CRYPTO, CURRENCIES, FIAT, Holding, Price, Token
+from chainfolio.engine.prices.conversion import Conversion
 from chainfolio.engine.prices.rates import Rate, Rates
 from chainfolio.errors import BadSettings, NotSupported, Unavailable
 from chainfolio.portfolio.valuation import Valuation, valuate
@@ -90,6 +93,52 @@ async def test_a_coin_that_is_not_held_counts_as_a_chain_prices_it() -> None:
     )
     with pytest.raises(Unavailable):
         await rate_of("ETH", down)
+
+
+class PastChain(Chain):
+    """A chain of ten blocks, a second apart, that has the same prices at all of them, or fails."""
+
+    capabilities = frozenset[object]()
+
+    async def heads(self) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return SimpleNamespace(latest=past_block(9))
+
+    async def blocks(self, heights: Sequence[int]) -> list[Block]:
+        return [past_block(height) for height in heights]
+
+    async def prices(self, assets_by_block: Mapping[Block, Sequence[Asset]]) -> Any:
+        assert not isinstance(self.answer, Exception)
+        return {block.height: dict(self.answer) for block in assets_by_block}, []
+
+
+def past_block(height: int) -> Block:
+    return Block(height, f"0x{height}", "", NOW_US + height * 1_000_000)
+
+
+async def past_rate(currency: str, *chains: PastChain) -> Decimal:
+    """Return the rate of a coin at block 5 of these chains."""
+    rates = Rates({}, fiat, {"SOL": [SOL]}, chains, no_prices)  # type: ignore[arg-type]
+
+    def snapshotter(chain: Any) -> Any:
+        return SimpleNamespace(past=chain)
+
+    conversion = await Conversion.of(rates, snapshotter, currency, [past_block(5).time_us])
+    assert conversion.rates is not None
+    return conversion.rates[past_block(5).time_us]
+
+
+@pytest.mark.parametrize("currency", ["ETH", "SOL"])
+async def test_a_past_coin_is_priced_by_the_next_chain_if_one_is_down(currency: str) -> None:
+    down, up = PastChain("a", Unavailable("a", "down")), PastChain("b", {**quoted("1999"), **quoted("1999", SOL)})
+    assert await past_rate(currency, down, up) == 1999
+    with pytest.raises(Unavailable, match="a: down"):
+        await past_rate(currency, down, PastChain("c", Unavailable("c", "gone")))
+    with pytest.raises(NotSupported, match="No configured chain or source"):
+        await past_rate(currency, down, PastChain("b", {}))
+    with pytest.raises(NotSupported, match="No configured chain or source"):
+        await past_rate(currency)
 
 
 async def test_a_coin_of_a_chain_that_is_not_configured_is_priced_by_another() -> None:
