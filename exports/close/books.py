@@ -31,7 +31,7 @@ from chainfolio.errors import BadRequest, NotIndexed
 from chainfolio.exports.close.accounting import CLOSING, OPENING, Method
 from chainfolio.exports.close.cutoff import block_at_cutoff, instant_us, parse_cutoff
 from chainfolio.exports.close.evidence import ONE_SOURCE, read_evidence
-from chainfolio.exports.close.valued import ChainEnd, HoldingRow, held_rows, price_stops
+from chainfolio.exports.close.valued import ChainEnd, HoldingRow, held_rows, position_assets, price_stops
 from chainfolio.indexer.scopes import indexed_for
 from chainfolio.portfolio.causes import OF_DATASETS
 from chainfolio.portfolio.compose import portfolio
@@ -39,7 +39,7 @@ from chainfolio.portfolio.document import IssueDocument, Portfolio
 from chainfolio.portfolio.ledger import drop_native_duplicates
 from chainfolio.portfolio.pnl.closing import CurrentHoldings
 from chainfolio.portfolio.pnl.income import TransactionKey
-from chainfolio.portfolio.reconciliation import ASSET_COLUMNS, MOVED, SIDES, BalanceKey
+from chainfolio.portfolio.reconciliation import ASSET_COLUMNS, MOVED, SIDES, BalanceKey, running_totals
 from chainfolio.portfolio.valuation import valuate
 from chainfolio.tables import ACCOUNT_TRANSFERS, REWARD
 
@@ -282,6 +282,7 @@ async def _balances(
     native = chain.info.native.asset
     keys = sorted({*scope.totals, *held, *(BalanceKey(account, native) for account in accounts)})
     points = [(key, height) for height in sorted({first, last}) for key in keys]
+    all_moves = running_totals(scope.transfers, scope.fees, chain.info)
     answers = await reconciler.reader.balances(points, reconciler.untrusted_contracts)
     moved: dict[BalanceKey, int] = {}
     for each in movements:
@@ -292,11 +293,14 @@ async def _balances(
         answer = answers[key, height]
         if answer is None or isinstance(answer, int):
             return answer
-        return 0 if not any(each.asset == key.asset and each.height <= height for each in movements) else None
+        heights = all_moves[key].heights if key in all_moves else ()
+        return None if heights and heights[0] <= height else 0  # before it moves first, its contract may not exist
 
     rows = [BalanceRow(chain.key, key, balance(key, first), balance(key, last), moved.get(key, 0)) for key in keys]
     is_trusted = reconciler.trust.is_trusted
-    return rows, {(*key,) for key in keys if is_trusted(key.account, key.asset.collection)}
+    positions = [each for end in ends for each in end.snapshot.positions]
+    parts = {(each.account, token) for each in positions for token in position_assets(each)}
+    return rows, {(who, asset) for who, asset in {*keys, *parts} if is_trusted(who, asset.collection)}
 
 
 def _movements(engine: Engine, chain: Chain, accounts: Sequence[str], ends: Sequence[Block]) -> list[Movement]:

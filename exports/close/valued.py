@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from chainfolio.assets import Asset
     from chainfolio.blocks import Block
     from chainfolio.chains import Chain
-    from chainfolio.contracts import Price, Snapshot
+    from chainfolio.contracts import Position, Price, Snapshot
 
 OVERRIDE = "override"
 CAPPED = "capped"  # its market could not pay price times amount
@@ -110,6 +110,11 @@ def held_rows(end: ChainEnd) -> Iterator[HoldingRow]:
             yield from (_row(end, part, place, side) for part in parts)
 
 
+def position_assets(position: Position) -> set[Asset]:
+    """Return the assets of all parts of a position."""
+    return {part.token.asset for part in (*position.supplied, *position.borrowed, *position.rewards)}
+
+
 def _row(end: ChainEnd, part: ValuedHolding, place: tuple[str, str, str], side: str) -> HoldingRow:
     asset = part.holding.token.asset
     price, amount = end.price(asset), part.amount
@@ -129,7 +134,7 @@ def price_stops(
 ) -> Iterator[str]:
     """Yield the faults of prices at one end: prices beyond the limits, and trusted assets without one.
 
-    A wallet's untrusted tokens stop nothing, because anybody can send them.
+    Untrusted tokens stop nothing, because anybody can send them to a wallet or put them into a position of it.
     """
     faults: dict[str, None] = {}
     for row in holdings:
@@ -139,6 +144,6 @@ def price_stops(
         symbol = f"{row.part.holding.token.symbol or 'no symbol'} ({asset}) at the {end.name}"
         if fault := end.rule(asset, policy).fault:
             faults[f"{symbol}: {fault}"] = None
-        elif row.value is None and (row.protocol != "wallet" or (account, asset) in trusted):
+        elif row.value is None and (account, asset) in trusted:
             faults[f"{symbol} has no price"] = None
     yield from faults

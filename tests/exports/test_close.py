@@ -14,13 +14,14 @@ import pytest
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import Price
+from chainfolio.contracts import Holding, Position, Price, Snapshot, Token
 from chainfolio.errors import BadRequest, NodeBehind
 from chainfolio.exports.close.check_pack import is_signed
 from chainfolio.exports.close.cutoff import block_at_cutoff, instant_us
 from chainfolio.exports.close.pack import is_inside
-from chainfolio.exports.close.policy import Limits, policy_in, price_rule
+from chainfolio.exports.close.policy import Limits, Policy, policy_in, price_rule
 from chainfolio.exports.close.signature import fingerprint, public_key_in, sign, signer_of
+from chainfolio.exports.close.valued import ChainEnd, held_rows, position_assets, price_stops
 
 ETH = Asset("eip155:1", "slip44", "60")
 HOUR_US = 3_600_000_000
@@ -139,6 +140,25 @@ def test_a_price_beyond_a_limit_names_itself() -> None:
     assert price_rule(price, HOUR_US, Limits(1, "20")).fault == ""
     assert "is 1 hours old, and at most 0" in price_rule(price, HOUR_US, Limits(0, "1000")).fault
     assert "vendor says 120: more than 19.9 % from it" in price_rule(price, HOUR_US, Limits(1, "19.9")).fault
+
+
+@pytest.mark.parametrize("is_trusted", [True, False], ids=["trusted", "sent by anybody"])
+@pytest.mark.parametrize("protocol", ["wallet", "farm"])
+def test_only_trusted_assets_without_a_price_stop_a_close(protocol: str, is_trusted: bool) -> None:
+    owner, asset = "0x" + "a" * 40, Asset("eip155:1", "erc20", "0x" + "b" * 40)
+    holding = Holding(owner, Token(asset, "ODD", "Odd", 18), 5, protocol)
+    position = Position(owner, protocol, "FARMING", "Odd", (holding,))
+    loose = (holding,) if protocol == "wallet" else ()
+    positions = () if loose else (position,)
+    block = Block(7, "0x7", "0x6", 0)
+    snapshot = Snapshot("local", block, (owner,), loose, (), (), positions=positions)
+    end = ChainEnd("closing", "2025-12-31", SimpleNamespace(key="local"), snapshot, Decimal(1), {})
+    rows = list(held_rows(end))
+    trusted = {(owner, asset)} if is_trusted else set()
+    expected = [f"ODD ({asset}) at the closing has no price"] if is_trusted else []
+    assert list(price_stops(end, rows, Policy(), trusted)) == expected
+    assert [(row.flag, row.is_counted) for row in rows] == [("unvalued", False)]
+    assert position_assets(position) == {asset}
 
 
 # --- the signature ---------------------------------------------------------------------------------------------------
