@@ -32,6 +32,7 @@ from chainfolio.portfolio.pnl.closing import (
     closings,
     held_assets,
     missing_share_issues,
+    owned_assets,
     shown_pools,
     spam_assets,
     with_rents,
@@ -277,7 +278,7 @@ async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlReq
     kinds = {account.kind for account in accounts}
     requested = {chain.key for chain in source.system.account_chains if chain.kind in kinds}
     unread = (requested & set(request.networks or requested)) - blocks.keys()
-    current = current_holdings(source, portfolios, result, request, _market_values(priced), blocks)
+    current = current_holdings(source, portfolios, result, request, market_values(portfolios, result.aliases), blocks)
     report = document(
         result.gains,
         {**closing_facts(current.closings), **result.facts},
@@ -404,14 +405,24 @@ def _priced(portfolios: Sequence[Portfolio], aliases: Mapping[str, str]) -> Iter
                         yield aliases.get(asset.chain_contract, asset.chain_contract), asset
 
 
-def _market_values(priced: Iterable[tuple[str, AssetDocument]]) -> dict[str, Decimal]:
-    """Return the values that markets could pay, by key, where they are below price times balance.
+def market_values(portfolios: Iterable[Portfolio], aliases: Mapping[str, str]) -> dict[str, Decimal]:
+    """Return what markets could pay for all that is owned, by key, where price times balance is more.
 
-    Of several assets of one key, the largest counts.
+    A portfolio values all parts of an asset together within its market. Of several portfolios, the largest such value
+    counts, because there is one market for all. Assets with the same key by `aliases` have a market each.
     """
-    market_values: dict[str, Decimal] = {}
-    for key, asset in priced:
-        market_value = Decimal(asset.value)
-        if market_value < amounts.value_of(Decimal(asset.balance), Decimal(asset.price)):
-            market_values[key] = max(market_value, market_values.get(key, market_value))
-    return market_values
+    values, limited = dict[str, list[Decimal]](), set[str]()
+    for portfolio in portfolios:
+        parts: dict[str, list[Decimal]] = {}
+        for asset, _ in owned_assets(portfolio):
+            if UNKNOWN not in (asset.price, asset.value):
+                parts.setdefault(asset.chain_contract, []).append(Decimal(asset.value))
+                if Decimal(asset.value) < amounts.value_of(Decimal(asset.balance), Decimal(asset.price)):
+                    limited.add(asset.chain_contract)
+        for contract, contract_values in parts.items():
+            values.setdefault(contract, []).append(amounts.total(contract_values))
+    by_key: dict[str, list[Decimal]] = {}
+    for contract, totals in values.items():
+        value = max(totals) if contract in limited else amounts.total(totals)
+        by_key.setdefault(aliases.get(contract, contract), []).append(value)
+    return {key: amounts.total(by_key[key]) for key in {aliases.get(each, each) for each in limited}}
