@@ -82,6 +82,13 @@ class Receipt(msgspec.Struct):
         return numbers[fee.amount], fee.unit
 
 
+class ReceiptWithBlock(Receipt, kw_only=True):
+    """A receipt with the block of its transaction; None while the transaction is pending."""
+
+    block_number: int | None = None
+    block_hash: str | None = None
+
+
 class Transaction(msgspec.Struct):
     """A transaction of any type and version, without its outcome."""
 

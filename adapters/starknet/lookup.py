@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chainfolio.adapters.starknet.felts import FormattedFelts
-from chainfolio.adapters.starknet.forms import Receipt, Transaction
+from chainfolio.adapters.starknet.forms import ReceiptWithBlock, Transaction
 from chainfolio.adapters.starknet.node import Node, unwrap
 from chainfolio.adapters.starknet.transactions import parties, sender_fee
 from chainfolio.chain_results import IndexedTransaction
@@ -13,13 +13,6 @@ from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged
 from chainfolio.transport.endpoint import Answer, Endpoint
 from chainfolio.transport.wire import Request, typed
-
-
-class ReceiptWithBlock(Receipt, kw_only=True):
-    """A receipt with the block of its transaction; None while the transaction is pending."""
-
-    block_number: int | None = None
-    block_hash: str | None = None
 
 
 async def look_up(node: Node, transactions: Sequence[IndexedTransaction]) -> list[TransactionDetails]:

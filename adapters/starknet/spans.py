@@ -17,14 +17,14 @@ from chainfolio.adapters.starknet.forms import (
     BlockWithTransactions,
     FullBlock,
     Header,
-    Receipt,
+    ReceiptWithBlock,
     TransactionWithReceipt,
 )
 from chainfolio.adapters.starknet.node import Node, header_request, unwrap
 from chainfolio.adapters.starknet.rows import BlockRows, build_rows, build_tables
 from chainfolio.blocks import Block, Span, check_links
 from chainfolio.chain_results import SpanTables
-from chainfolio.errors import BadAnswer, UnsupportedMethod
+from chainfolio.errors import BadAnswer, Reorged, UnsupportedMethod
 from chainfolio.plans import run_batched
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import Request, typed
@@ -140,6 +140,7 @@ async def _read_in_parts(endpoint: Endpoint, height: int, build: BuildRows) -> B
 
     Raises:
         SourceError: One could not be read; BadAnswer if a transaction has no hash.
+        Reorged: A receipt is of another block.
     """
     source, request = endpoint.name, Request("starknet_getBlockWithTxs", ({"block_number": height},))
     block = typed(source, await endpoint.ask_one(request, height=height), BlockWithTransactions)
@@ -147,7 +148,10 @@ async def _read_in_parts(endpoint: Endpoint, height: int, build: BuildRows) -> B
     if None in hashes:
         raise BadAnswer(source, f"block {height} has transactions without a hash")
     requests = [Request("starknet_getTransactionReceipt", (each,)) for each in hashes]
-    receipts = [typed(source, unwrap(each), Receipt) for each in await endpoint.ask(requests, height=height)]
+    receipts = [typed(source, unwrap(each), ReceiptWithBlock) for each in await endpoint.ask(requests, height=height)]
+    felts = FormattedFelts(source)
+    if any(each.block_hash is None or felts[each.block_hash] != felts[block.block_hash] for each in receipts):
+        raise Reorged(source, height, felts[block.block_hash])
     pairs = zip(block.transactions, receipts, strict=True)
     header = {name: getattr(block, name) for name in Header.__struct_fields__}
     return build(source, height, FullBlock(**header, transactions=[TransactionWithReceipt(*pair) for pair in pairs]))

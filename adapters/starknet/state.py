@@ -13,7 +13,7 @@ from chainfolio.adapters.starknet.felts import parse_felt, selector
 from chainfolio.adapters.starknet.node import Node
 from chainfolio.adapters.starknet.refusals import ContractError, NoContract, NoFunction
 from chainfolio.blocks import Block
-from chainfolio.errors import NodeBehind, Reorged, SourceError
+from chainfolio.errors import HistoryUnavailable, NodeBehind, Reorged, SourceError
 from chainfolio.plans import Reverted, Unknown
 from chainfolio.reads import Read, ReadLabel, Value
 from chainfolio.transport.endpoint import Answer, Endpoint
@@ -106,7 +106,8 @@ async def _answer_trusted(node: Node, reads: Sequence[Call], block: Block) -> li
 async def _answer_untrusted(node: Node, reads: Sequence[Call], block: Block) -> dict[Call, Result]:
     """Return results; Unknown for skipped contracts and failed reads. Raises no SourceError.
 
-    Contracts without an answer after MAX_SECONDS are skipped for SKIPPED_BLOCKS from then on.
+    Contracts without an answer after MAX_SECONDS are skipped for SKIPPED_BLOCKS from then on, but not if no node has
+    the block or its state: that says nothing about them.
     """
     skipped = {each: node.skipped.answer(each.contract, block.height) for each in reads}
     pending = [each for each, reason in skipped.items() if reason is None]
@@ -114,8 +115,11 @@ async def _answer_untrusted(node: Node, reads: Sequence[Call], block: Block) -> 
 
     async def read(part: Sequence[Call]) -> None:
         with suppress(SourceError):
-            part_results = await node.with_any(partial(_send, part, block), kind="untrusted")
-            results.update(zip(part, part_results, strict=True))
+            try:
+                part_results = await node.with_any(partial(_send, part, block), kind="untrusted")
+                results.update(zip(part, part_results, strict=True))
+            except (HistoryUnavailable, NodeBehind) as error:
+                results.update(dict.fromkeys(part, Unknown(error.reason)))
 
     with suppress(TimeoutError):
         async with asyncio.timeout(MAX_SECONDS):
@@ -134,10 +138,13 @@ async def _send(reads: Sequence[Call], block: Block, endpoint: Endpoint) -> list
 
 
 def _result(source: str, answer: Answer, *, is_untrusted: bool) -> Result:
-    """Return the result of a call; the error of an untrusted contract, except NodeBehind, is Unknown."""
+    """Return the result of a call; the error of an untrusted contract is Unknown.
+
+    NodeBehind and HistoryUnavailable are errors of the node, and raised.
+    """
     try:
         return _decode(source, answer)
-    except NodeBehind:
+    except (NodeBehind, HistoryUnavailable):
         raise
     except SourceError as error:
         if not is_untrusted:

@@ -196,7 +196,8 @@ async def test_a_fee_of_the_native_coin_is_said_once() -> None:
     )
 
 
-async def test_receipts_are_asked_one_by_one_where_a_node_has_no_blocks_with_them() -> None:
+def in_parts(block_hash: str | None) -> FakeNode:
+    """Return a node without blocks with receipts, whose receipt of block 5 names a block."""
     node = FakeNode()
     each = invoked(1, event("0xa", "0xb", "0x5", "0x1", keys=3))
     node.answers = {
@@ -205,10 +206,20 @@ async def test_receipts_are_asked_one_by_one_where_a_node_has_no_blocks_with_the
             **node.header(5),
             "transactions": [{**each["transaction"], "transaction_hash": "0x1"}],
         },
-        "starknet_getTransactionReceipt": lambda params: each["receipt"],
+        "starknet_getTransactionReceipt": lambda params: {**each["receipt"], "block_hash": block_hash},
     }
-    tables = (await node.chain().collect(Span(5, 5), ALL)).tables
+    return node
+
+
+async def test_receipts_are_asked_one_by_one_where_a_node_has_no_blocks_with_them() -> None:
+    tables = (await in_parts(FakeNode().hash(5)).chain().collect(Span(5, 5), ALL)).tables
     assert [amount(row) for row in tables["transfers"].to_pylist()] == [2**128 + 5]
+
+
+@pytest.mark.parametrize("block_hash", ["0x99", None], ids=["another block", "no block yet"])
+async def test_receipts_of_another_block_than_its_transactions_are_a_reorg(block_hash: str | None) -> None:
+    with pytest.raises(Reorged):
+        await in_parts(block_hash).chain().collect(Span(5, 5), ALL)
 
 
 @pytest.mark.parametrize(
