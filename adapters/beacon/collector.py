@@ -27,7 +27,7 @@ from chainfolio.adapters.beacon.spec import Spec
 from chainfolio.adapters.beacon.validator_table import Array
 from chainfolio.blocks import Block, Span
 from chainfolio.chain_results import SpanTables
-from chainfolio.errors import NoBlock, NoQuorum, Reorged, SourceError, Unavailable
+from chainfolio.errors import HistoryUnavailable, NoBlock, NoQuorum, Reorged, SourceError, Unavailable
 from chainfolio.transport.rest import ResourceNotFound
 from chainfolio.validators import ADDRESS
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 KEY_DATASETS: Final = ("deposits", "stake_requests")  # rows name a validator by its public key
 CHANGED: Final = "the chain changed while it was read"
+MAX_MISSED: Final = 256  # slots after a span without a block, in which the next block is looked for
 
 
 class _BrokenLink(Exception):
@@ -117,6 +118,8 @@ class Collector:
             if self._memos is memos:
                 raise
             block_memo, messages, blocks = await self._read_span(spec, span, before)  # the cache was cleared
+        if before is None:
+            await self._check_start(spec, span, messages)
         reader, filters = await self._select(spec, span, datasets, contracts, messages, block_memo)
         pairs = list(zip(blocks, messages, strict=True))
         tables = self._block_tables(spec, datasets, pairs, reader, filters)
@@ -207,6 +210,43 @@ class Collector:
             epochs = MIN_CACHED_EPOCHS if len(indexes or ()) > LARGE_SELECTION else self._cached_epochs(spec)
             self._memos[indexes] = Memo(WHOLE_LIMITS if indexes is None else memo_limits(epochs))
         return self._memos[indexes]
+
+    async def _check_start(self, spec: Spec, span: Span, messages: Sequence[BlockMessage]) -> None:
+        """Check that the first block from the start of a span on follows a block before it.
+
+        Nodes answer for a block that they dropped as for a missed slot.
+
+        Raises:
+            HistoryUnavailable: The nodes lack blocks of the span.
+        """
+        if messages and messages[0].slot == span.first:
+            return
+        first = messages[0] if messages else await self._next_block(spec, span.last + 1)
+        if first is None:
+            return
+        try:
+            parent = await self._nodes.read(f"/eth/v1/beacon/headers/{first.parent_root}", Header)
+            is_lost = parent.header.message.slot >= max(span.first, 1)  # nodes may lack the genesis block
+        except ResourceNotFound:
+            is_lost = (await self._genesis_root()) != first.parent_root.lower()
+        if is_lost:
+            reason = f"the nodes do not have the parent of the block at slot {first.slot}"
+            raise HistoryUnavailable(self._key, span.first, reason)
+
+    async def _next_block(self, spec: Spec, slot: int) -> BlockMessage | None:
+        """Return the first block from a slot on; None if the chain has none yet.
+
+        Raises:
+            HistoryUnavailable: There is none in MAX_MISSED slots.
+        """
+        reader, head = Reader(self._nodes, spec, ()), self._slots.head or (await self._slots.heads()).latest
+        for each in range(slot, min(head.height, slot + MAX_MISSED) + 1):
+            if (block := await reader.block(each)) is not None:
+                return block
+        if slot + MAX_MISSED < head.height:
+            reason = f"no node has a block in the {MAX_MISSED:,} slots from {slot} on"
+            raise HistoryUnavailable(self._key, slot, reason)
+        return None
 
     async def _slot_of(self, root: str) -> int:
         """Return the slot of a block by its root; 0 for the genesis block, which nodes may lack.

@@ -78,31 +78,34 @@ class Registry:
             BadAnswer: Validators are missing or malformed.
         """
         async with self._lock:
-            return await self._read_pages(lambda first: self._read_balances(slot, first))
+            return await self._read_pages(lambda first, count: self._read_balances(slot, first, count))
 
     async def _read(self, slot: int, spec: Spec) -> ValidatorTable:
         """Read all validators: in SSZ if nodes serve it and there is more than one page, else in pages.
 
         For few validators, the whole state in SSZ is larger than their JSON.
         """
-        pages = [] if self._last is not None else [await self._read_validators(slot, 0)]
+        pages = [] if self._last is not None else [await self._read_validators(slot, 0, PAGE_SIZE)]
         count = len(pages[0] if self._last is None else self._last)
         if count >= PAGE_SIZE and (table := await self.nodes.fetch_ssz_validators(slot, spec)) is not None:
             return table
-        return await self._read_pages(lambda first: self._read_validators(slot, first), pages)
+        return await self._read_pages(lambda first, count: self._read_validators(slot, first, count), pages)
 
     async def _read_pages(
-        self, read: Callable[[int], Coroutine[object, object, Table]], first_pages: Sequence[Table] = ()
+        self, read: Callable[[int, int], Coroutine[object, object, Table]], first_pages: Sequence[Table] = ()
     ) -> Table:
         """Read pages until one is not full, and join them; `first_pages` were read already.
 
-        Raises an error if there are too many rows or their indexes have gaps.
+        `read` takes the first index and the number of validators. Raises an error if there are too many rows, their
+        indexes have gaps, or another validator follows the last page: nodes may limit their answers.
         """
         pages: list[Table] = [self._check_indexes(each, 0) for each in first_pages]
         while not pages or len(pages[-1]) == PAGE_SIZE:
             first = len(pages) * PAGE_SIZE
             check_count(self.nodes.key, first)
-            pages.append(self._check_indexes(await read(first), first))
+            pages.append(self._check_indexes(await read(first, PAGE_SIZE), first))
+        if (last_count := len(pages[-1])) and len(await read((len(pages) - 1) * PAGE_SIZE + last_count, 1)):
+            raise BadAnswer(self.nodes.key, f"lists {last_count:,} validators where more follow")
         return await asyncio.to_thread(concatenate, pages)
 
     def _check_indexes(self, page: Table, first: int) -> Table:
@@ -110,17 +113,17 @@ class Registry:
             raise BadAnswer(self.nodes.key, "validators that were not requested, or some are left out")
         return page
 
-    async def _read_balances(self, slot: int, first: int) -> BalanceTable:
+    async def _read_balances(self, slot: int, first: int, count: int) -> BalanceTable:
         path = f"/eth/v1/beacon/states/{slot}/validator_balances"
-        rows = await self._fetch(slot, path, list[BalanceRow], encoded_indexes(first, PAGE_SIZE))
+        rows = await self._fetch(slot, path, list[BalanceRow], encoded_indexes(first, count))
         return await asyncio.to_thread(balance_table, rows)
 
-    async def _read_validators(self, slot: int, first: int) -> ValidatorTable:
+    async def _read_validators(self, slot: int, first: int, count: int) -> ValidatorTable:
         """Read a page of validators; public keys come from the last table if it has the whole page."""
         pubkeys = None
-        if self._last is not None and first + PAGE_SIZE <= len(self._last):
-            pubkeys = self._last.pubkey[first : first + PAGE_SIZE]
-        path, body = f"/eth/v1/beacon/states/{slot}/validators", {"ids": encoded_indexes(first, PAGE_SIZE)}
+        if self._last is not None and first + count <= len(self._last):
+            pubkeys = self._last.pubkey[first : first + count]
+        path, body = f"/eth/v1/beacon/states/{slot}/validators", {"ids": encoded_indexes(first, count)}
         rows: list[KeyedRow] | list[RegistryRow]
         if pubkeys is None:
             rows = await self._fetch(slot, path, list[KeyedRow], body)

@@ -7,12 +7,15 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from chainfolio.adapters.beacon.block_responses import BlockMessage, DepositData, DepositRequest
 from chainfolio.adapters.beacon.node import Nodes
 from chainfolio.adapters.beacon.registry import PAGE_SIZE, check_count
 from chainfolio.adapters.beacon.responses import KeyedRow, PendingDeposit, ValidatorState
-from chainfolio.adapters.beacon.validator_table import validator_table
+from chainfolio.adapters.beacon.validator_table import ValidatorTable, validator_table
 from chainfolio.blocks import Span
+from chainfolio.errors import BadAnswer
 from chainfolio.validators import ADDRESS, KEY
 
 # Returns a slot and the deposits that are queued after it, None if no node serves them.
@@ -178,18 +181,24 @@ class ValidatorSelector:
     async def _scan_registry(self) -> None:
         """Read all validators not scanned yet, and store indexes by withdrawal address, in memory.
 
-        The caller holds the lock.
+        The caller holds the lock. A page may be shorter than requested, because nodes may limit their answers: only a
+        validator that does not exist is the end.
 
         Raises:
-            SourceError: They could not be read, or are more than a network can have.
+            SourceError: They could not be read, have gaps, or are more than a network can have.
         """
-        while True:
-            check_count(self.nodes.key, self._scanned_count)
-            body = {"ids": [str(each) for each in range(self._scanned_count, self._scanned_count + PAGE_SIZE)]}
-            table = validator_table(self.nodes.key, await self.nodes.read(PATH, list[KeyedRow], body))
+        while len(await self._read_page(1)):
+            table = await self._read_page(PAGE_SIZE)
+            count = self._scanned_count + len(table)
+            check_count(self.nodes.key, count)
+            if not len(table) or not np.array_equal(table.index, np.arange(self._scanned_count, count)):
+                raise BadAnswer(self.nodes.key, "validators that were not requested, or some are left out")
             for index, credentials in zip(table.index.tolist(), table.credentials, strict=True):
                 if (address := withdrawal_address(bytes(credentials))) is not None:
                     self._by_address.setdefault(address, set()).add(index)
-            self._scanned_count += len(table)
-            if len(table) < PAGE_SIZE:
-                return
+            self._scanned_count = count
+
+    async def _read_page(self, size: int) -> ValidatorTable:
+        """Read the next `size` validators that are not scanned yet, as far as they exist."""
+        ids = [str(each) for each in range(self._scanned_count, self._scanned_count + size)]
+        return validator_table(self.nodes.key, await self.nodes.read(PATH, list[KeyedRow], {"ids": ids}))

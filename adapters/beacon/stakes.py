@@ -14,7 +14,7 @@ from chainfolio.adapters.beacon.reader import Reader
 from chainfolio.adapters.beacon.registry import PAGE_SIZE
 from chainfolio.adapters.beacon.responses import PendingDeposit, ValidatorState
 from chainfolio.blocks import Block
-from chainfolio.errors import Unavailable
+from chainfolio.errors import BadAnswer, Unavailable
 from chainfolio.validators import Stake, address_of
 
 
@@ -79,9 +79,16 @@ async def _carrier(reader: Reader, block: Block) -> BlockMessage:
 
 
 async def _read_validators(reader: Reader, slot: int, ids: Sequence[str]) -> dict[str, ValidatorState]:
-    """Return the validators with some indexes or public keys in the state after a slot, by public key."""
+    """Return the validators with some indexes or public keys in the state after a slot, by public key.
+
+    Raises BadAnswer if one with a lower index than another is left out: indexes have no gaps.
+    """
     validators: dict[str, ValidatorState] = {}
     for start in range(0, len(ids), PAGE_SIZE):
         for each in await reader.find_validators(slot, ids[start : start + PAGE_SIZE]):
             validators[each.validator.pubkey.lower()] = each
+    present = {each.index for each in validators.values()}
+    missing = {int(each) for each in ids if each.isdecimal()} - present
+    if missing and present and min(missing) < max(present):
+        raise BadAnswer(reader.nodes.key, f"leaves out validator {min(missing)}: later ones exist")
     return validators

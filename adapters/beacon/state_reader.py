@@ -173,7 +173,7 @@ class StateReader:
         """Return any validators in the state after a slot, by ascending index, without absent ones.
 
         Raises:
-            BadAnswer: The node returned other validators.
+            BadAnswer: The node returned other validators, or left some out.
         """
         if not indexes:
             return validator_table(self.nodes.key, [])
@@ -182,9 +182,12 @@ class StateReader:
             body = {"ids": [str(each) for each in indexes[start : start + PAGE_SIZE]]}
             rows = await self.read(slot, path, list[KeyedRow], body)
             parts.append(await decode_rows(len(rows), validator_table, self.nodes.key, rows))
-        table = concatenate(parts)
-        if not set(table.index.tolist()) <= set(indexes):
+        table, requested = concatenate(parts), set(indexes)
+        present = set(table.index.tolist())
+        if not present <= requested:
             raise BadAnswer(self.nodes.key, "a validator that was not requested")
+        if present and min(requested - present, default=max(present)) < max(present):
+            raise BadAnswer(self.nodes.key, f"leaves out validator {min(requested - present)}: later ones exist")
         return table
 
     async def find_validators(self, slot: int, ids: Sequence[str]) -> list[ValidatorState]:

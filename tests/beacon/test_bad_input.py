@@ -15,7 +15,9 @@ import pytest
 from chainfolio.adapters.beacon.chain import BeaconChain, build
 from chainfolio.adapters.beacon.registry import Registry
 from chainfolio.adapters.beacon.responses import KeyedFields, KeyedRow
+from chainfolio.adapters.beacon.selection import withdrawal_address
 from chainfolio.adapters.beacon.settings import BeaconSettings
+from chainfolio.adapters.beacon.state_reader import StateReader
 from chainfolio.adapters.beacon.validator_table import validator_table
 from chainfolio.blocks import Span
 from chainfolio.environment import Environment, SystemClock
@@ -145,6 +147,66 @@ async def test_a_node_that_lost_a_block_does_not_pass_for_one_that_missed_it(nod
         return (404, {"code": 404, "message": "gone"}) if path.endswith("/blocks/20") else (status, document)
 
     assert "some are missing" in await wrong(node, lose).error_message(Unavailable)
+
+
+@pytest.mark.parametrize("span", [Span(0, 9), Span(5, 30), Span(5, 40), Span(31, 31)])
+async def test_a_node_that_lost_the_first_blocks_of_a_span_does_not_pass_for_a_quiet_chain(
+    node: BeaconRuntime, span: Span
+) -> None:
+    def lose(path: str, status: int, document: Any) -> tuple[int, Any]:
+        slot = int(path.rpartition("/")[2]) if re.search(r"/(blocks|headers)/\d+$", path) else 99
+        if "/headers/0x" in path and status == 200:
+            slot = int(document["data"]["header"]["message"]["slot"])
+        return (404, {"code": 404, "message": "gone"}) if 0 < slot <= 31 else (status, document)
+
+    chain = wrong(node, lose).chain
+    with pytest.raises(HistoryUnavailable, match="the parent of the block at slot 32"):
+        await chain.collect(span, ("blocks",))
+    assert (await chain.collect(Span(32, 40), ("blocks",))).blocks[0].height == 32
+    await chain.close()
+
+
+async def test_a_limit_of_a_node_is_not_the_end_of_the_registry(node: BeaconRuntime) -> None:
+    def limit(path: str, status: int, document: Any) -> tuple[int, Any]:
+        if "/validator" in path:
+            document["data"] = document["data"][:10]
+        return status, document
+
+    chain = wrong(node, limit).chain
+    registry, spec = Registry(chain.nodes), await chain.spec()
+    for read in (registry.validators(16, spec), registry.balances(16)):
+        with pytest.raises(BadAnswer, match="lists 10 validators where more follow"):
+            await read
+    await chain.close()
+
+
+async def test_a_limit_of_a_node_hides_no_validator_of_an_address(node: BeaconRuntime) -> None:
+    def limit(path: str, status: int, document: Any) -> tuple[int, Any]:
+        if "/validators" in path:
+            document["data"] = document["data"][:10]
+        return status, document
+
+    whole, limited = wrong(node, unchanged).chain, wrong(node, limit).chain
+    registry = await Registry(whole.nodes).validators(16, await whole.spec())
+    addresses = sorted({address for each in registry.credentials if (address := withdrawal_address(bytes(each)))})
+    expected = await whole.validators_of(addresses)
+    assert len(expected) > 10
+    assert await limited.validators_of(addresses) == expected
+    for chain in (whole, limited):
+        await chain.close()
+
+
+async def test_a_validator_that_a_node_leaves_out_is_not_one_that_does_not_exist(node: BeaconRuntime) -> None:
+    def leave_out(path: str, status: int, document: Any) -> tuple[int, Any]:
+        if "/validators" in path:
+            document["data"] = [each for each in document["data"] if each["index"] != "5"]
+        return status, document
+
+    chain = wrong(node, leave_out).chain
+    reader = StateReader(chain.nodes, await chain.spec(), (5, 6))
+    with pytest.raises(BadAnswer, match="leaves out validator 5"):
+        await reader.validators_at_slot(16, (5, 6))
+    await chain.close()
 
 
 @pytest.mark.parametrize("after", [0, 1])
