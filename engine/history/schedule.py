@@ -56,6 +56,11 @@ class _Progress:
     failed: set[tuple[str, date]] = field(default_factory=set)
     retried_on: date | None = None
 
+    def keep(self, firsts: Mapping[str, date]) -> None:
+        """Drop accounts that are not scheduled, and failed days before the first one of their account."""
+        self.finished_until = {each: day for each, day in self.finished_until.items() if each in firsts}
+        self.failed = {(each, day) for each, day in self.failed if each in firsts and day >= firsts[each]}
+
 
 @dataclass(slots=True)
 class Schedule:
@@ -123,6 +128,7 @@ class Schedule:
         )
         today = day_of(self.history.system.environment.clock.now_us())
         firsts = await self._first_days(chain, today)
+        progress.keep(firsts)
         accounts_by_day: dict[date, list[str]] = {}
         for account, first in firsts.items():
             begin = max(first, progress.finished_until.get(account, date.min) + timedelta(days=1))
@@ -132,6 +138,7 @@ class Schedule:
             for account, day in progress.failed:
                 accounts_by_day.setdefault(day, []).append(account)
         status.accounts, status.missing = len(firsts), sum(map(len, accounts_by_day.values()))
+        status.failed = len(progress.failed)
         pending: dict[str, date] = {}
         async for snapshots in self.history.read(chain, accounts_by_day, retry=True):
             task.progressed()

@@ -12,7 +12,7 @@ from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.schedule import POLL_S, DailySnapshots, Schedule
 from chainfolio.engine.service import Engine
 from chainfolio.environment import Environment
-from chainfolio.errors import Locked, Unavailable
+from chainfolio.errors import HistoryUnavailable, Locked, Unavailable
 from chainfolio.indexer.schedule import JobSchedule
 from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings
@@ -113,8 +113,6 @@ async def test_what_no_node_can_say_is_tried_again_once_a_day(
     chain = engine.chain("local")
 
     async def pruned(self: Any, reads: Any) -> Any:
-        from chainfolio.errors import HistoryUnavailable
-
         raise HistoryUnavailable("local", reads[0][0].height, "pruned")
 
     with monkeypatch.context() as patched:
@@ -135,6 +133,35 @@ async def test_what_no_node_can_say_is_tried_again_once_a_day(
         (DAYS[5], 1),
         (DAYS[6], 0),
     ]
+    await engine.close()
+
+
+async def test_failed_days_of_an_account_that_is_no_longer_scheduled_are_not_read_again(
+    world: World, indexed_settings: Settings, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, bob = account(world.wallets["alice"]), account(world.wallets["bob"])
+    clock, first_days = at(DAYS[5]), dict[Account, date | None]({alice: DAYS[4], bob: DAYS[4]})
+    schedule, engine = schedule_at(indexed_settings, clock, first_days)
+    chain = engine.chain("local")
+
+    async def pruned(self: Any, reads: Any) -> Any:
+        raise HistoryUnavailable("local", reads[0][0].height, "pruned")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(chain), "answer_each", pruned)
+        await schedule.take_missing(chain, Task("snapshots"))
+    assert schedule.status["local"].failed == 4
+    del first_days[alice]
+    first_days[bob] = DAYS[5]
+    await schedule.take_missing(chain, Task("snapshots"))
+    assert schedule.status["local"].failed == 1
+    clock.now_s += 86_400
+    await schedule.take_missing(chain, Task("snapshots"))
+    attempts = {(address, day) for address, day, attempt in stored_snapshots(system) if attempt}
+    assert attempts == {(bob.address, DAYS[5])}
+    first_days[alice] = DAYS[5]
+    await schedule.take_missing(chain, Task("snapshots"))
+    assert (alice.address, DAYS[5], 1) in stored_snapshots(system)
     await engine.close()
 
 
