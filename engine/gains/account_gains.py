@@ -164,7 +164,8 @@ class GainsCache:
         assets = frozenset(asset for asset, _ in unclosed_keys(checked))
         blocks = blocks_of([document])
         newer = {asset for asset, block in gains.last_blocks.items() if block > blocks.get(asset.partition(":")[0], -1)}
-        if not newer:
+        entry = self._entries.get(account.address)
+        if not newer and entry is not None and entry[0] == gains.mark:  # it may have been evicted meanwhile
             self._unclosed[account.address] = gains.mark, assets
         return assets - newer
 

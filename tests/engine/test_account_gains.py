@@ -95,6 +95,7 @@ async def test_a_portfolio_is_compared_once_unless_it_is_older_than_the_history(
     lots = {usdc: RemainingLots(usdc, "", 100, 0)}
     gains = KnownGains(AccountGains(lots), TransactionGains(), MARK, {usdc: 7})
     cache, source = GainsCache(lambda error: None), Holder(100, 6)
+    cache._entries[ONE.address] = MARK, gains
     assert await cache.unclosed(cast("Any", source), ONE, gains) == frozenset()
     source.raw = 99
     assert await cache.unclosed(cast("Any", source), ONE, gains) == frozenset(), "the last transaction is newer"
@@ -104,3 +105,16 @@ async def test_a_portfolio_is_compared_once_unless_it_is_older_than_the_history(
     assert source.reads == 3
     source.raw = 100
     assert await cache.unclosed(cast("Any", source), ONE, replace(gains, mark=((2, 2),))) == frozenset()
+
+
+async def test_a_comparison_of_evicted_gains_is_not_cached(book: GainsCache) -> None:
+    gains = await book._compute(NOBODY, ONE, PnlRequest(), MARK)
+
+    class Evicting(Holder):
+        async def portfolios(self, *args: Any, **options: Any) -> list[Portfolio]:
+            await book._compute(NOBODY, OTHER, PnlRequest(), MARK)
+            return await super().portfolios(*args, **options)
+
+    await book.unclosed(cast("Any", Evicting(0, 7)), ONE, gains)
+    assert list(book._entries) == [OTHER.address]
+    assert not book._unclosed
