@@ -7,9 +7,10 @@ lake (`prices`); the others wait until their block is final, or are deleted with
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -112,6 +113,7 @@ class PriceStore:
     repeats_reads: bool = False
     sources: str = ""
     _newest: tuple[Block, dict[Asset, Price]] | None = None
+    _lock: Lock = field(default_factory=Lock)
 
     def at(self, block: Block) -> dict[Asset, Price]:
         """Return the stored prices at a block: those in the lake first, then those of its hash."""
@@ -148,8 +150,9 @@ class PriceStore:
         # Another process may have moved an older price to the lake before this one was stored in the tail.
         lake_prices = self._in_lake([block.height])[block.height] if final else {}
         used = {of: lake_prices.get(of, price) for of, price in stored_prices.items()}
-        if self._newest is not None and block.height >= self._newest[0].height:
-            self._newest = block, {**self._newest[1], **used}
+        with self._lock:
+            if self._newest is not None and block.height >= self._newest[0].height:
+                self._newest = block, {**self._newest[1], **used}
         return used
 
     def add_refused(self, height: int, assets: Iterable[Asset]) -> None:
@@ -182,12 +185,12 @@ class PriceStore:
         again.
         """
         since_us = block.time_us - days * DAY_US
-        newest = self._newest
-        if newest is None or newest[0].height > block.height:
-            prices = self._last_before(block, since_us)
-            if newest is None:
-                self._newest = block, prices
-            newest = block, prices
+        with self._lock:  # while files are read, `add` waits: its prices would be absent from what was read
+            if self._newest is None:
+                self._newest = block, self._last_before(block, since_us)
+            newest = self._newest
+        if newest[0].height > block.height:
+            newest = block, self._last_before(block, since_us)
         return {of: price for of, price in newest[1].items() if price.time_us >= since_us}
 
     def before_each(self, blocks: Sequence[Block], days: int) -> list[tuple[int, Price]]:

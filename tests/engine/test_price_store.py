@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -247,3 +247,21 @@ def test_a_deep_reorg_forgets_the_prices_above_it(store: PriceStore) -> None:
     store.lake.delete_span("a", Span(4, 2**62))
     store.tail.rewind("a", 3, None)
     assert (store.at(block(5)), store.at(block(3))) == ({}, {ETH: price(ETH, "3")})
+
+
+def test_a_price_that_is_added_while_the_newest_ones_are_read_is_one_of_them(
+    store: PriceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add(block(1), [price(ETH, 1)], final=True)
+    original = PriceStore._last_before
+    with ThreadPoolExecutor(1) as pool:
+
+        def read_slowly(self: PriceStore, at: Block, since_us: int) -> dict[Asset, Price]:
+            prices = original(self, at, since_us)
+            wait([pool.submit(store.add, block(3), [price(ETH, 3)], final=True)], timeout=0.2)
+            return prices
+
+        with monkeypatch.context() as patched:
+            patched.setattr(PriceStore, "_last_before", read_slowly)
+            assert {of: each.usd for of, each in store.recent(block(2), 7).items()} == {ETH: 1}
+    assert {of: each.usd for of, each in store.recent(block(4), 7).items()} == {ETH: 3}
