@@ -27,23 +27,10 @@ BATCH_ROWS: Final = 4096
 MAX_ERROR: Final = 2000
 COUNTERS: Final = Path("/proc/self/io")
 ONE_SELECT: Final = "one SELECT at a time"
-# Functions that tell about this machine, and those that run a text as SQL, so that no name can hide in one.
+# Names that tell about this machine, and functions that run a text as SQL, so that no name can hide in one.
+HIDDEN_PREFIXES: Final = ("duckdb_", "pg_", "pragma_")
 HIDDEN: Final = frozenset(
-    {
-        "current_setting",
-        "duckdb_settings",
-        "duckdb_extensions",
-        "duckdb_secrets",
-        "duckdb_logs",
-        "which_secret",
-        "getenv",
-        "query",
-        "query_table",
-        "json_execute_serialized_sql",
-        "pragma_database_size",
-        "pragma_platform",
-        "pragma_user_agent",
-    }
+    {"current_setting", "which_secret", "getenv", "query", "query_table", "json_execute_serialized_sql"}
 )
 
 
@@ -195,8 +182,8 @@ def _hidden(connection: duckdb.DuckDBPyConnection, query: str) -> str:
         node = pending.pop()
         if isinstance(node, dict):
             names = {str(node.get(key, "")).lower() for key in ("function_name", "table_name")}
-            if hidden := names & HIDDEN:
-                return f"{min(hidden)} is not available: a query reads the tables of the lake and nothing else"
+            if hidden := [each for each in names if each in HIDDEN or each.startswith(HIDDEN_PREFIXES)]:
+                return f"{hidden[0]} is not available: a query reads the tables of the lake and nothing else"
             pending += node.values()
         elif isinstance(node, list):
             pending += node
