@@ -124,7 +124,7 @@ def _executed(
 
     Raises:
         NodeBehind: The node lacks it.
-        BadAnswer: It is another transaction, or a final one that stands elsewhere than in the index.
+        BadAnswer: It is another transaction, a final one that stands elsewhere than in the index, or has no gas price.
         Reorged: One that is not final stands elsewhere.
     """
     if b"null" in (transaction_json, receipt_json):
@@ -134,7 +134,7 @@ def _executed(
         raise BadAnswer(source, f"another transaction in answer to {indexed.tx_hash}")
     if error := _position_error(source, indexed, transaction, receipt):
         raise error
-    return executed_transaction(indexed.height, indexed.time_s, indexed.tx_index, transaction, receipt)
+    return executed_transaction(source, indexed.height, indexed.time_s, indexed.tx_index, transaction, receipt)
 
 
 def _position_error(

@@ -159,7 +159,12 @@ def _cases(chain: str) -> Iterator[Case]:
         receipt = answers["eth_getTransactionReceipt"][tx_hash]
         index = int(receipt["transactionIndex"], 16)
         executed = executed_transaction(
-            height, time_s, index, typed("case", body(transaction), Transaction), typed("case", body(receipt), Receipt)
+            "case",
+            height,
+            time_s,
+            index,
+            typed("case", body(transaction), Transaction),
+            typed("case", body(receipt), Receipt),
         )
         block = TracedBlock(height, time_s, expected["block_hash"], ("",) * index + (tx_hash,))
         explorer_rows = [

@@ -88,6 +88,19 @@ async def test_a_fee_has_all_its_parts(fee_fields: dict[str, Any], fee: int) -> 
     assert (result.fee, result.status, result.height, result.index) == (fee, 1, 100, 3)
 
 
+async def test_a_gas_price_that_a_node_leaves_out_is_not_stored_as_zero() -> None:
+    receipt = {name: value for name, value in RECEIPT.items() if name != "effectiveGasPrice"}
+    with pytest.raises(BadAnswer, match=r"node.test: neither transaction 0x5c.* nor its receipt names its gas price"):
+        await look(SENT | {"gasPrice": None}, receipt)
+    assert (await look(SENT | {"gasPrice": "0x0"}, receipt)).fee == 0
+
+
+@pytest.mark.parametrize("tx_type", ["0x64", "0x6a", "0x7e", "0x7f"])
+async def test_transactions_of_the_protocol_need_no_gas_price(tx_type: str) -> None:
+    result = await look(SENT | {"gasPrice": None, "type": tx_type}, RECEIPT | {"effectiveGasPrice": None})
+    assert (result.gas_price, result.fee) == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("tx", "receipt"),
     [

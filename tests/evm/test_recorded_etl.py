@@ -198,7 +198,9 @@ def test_receipts() -> None:
     for want in recording["expected"]["receipts"]:
         receipt = typed("etl", body(receipts[want["transaction_hash"]]), transactions.Receipt)
         tx = transactions.Transaction(receipt.transactionHash, "0x" + "00" * 20, "0x0", "0x0", "0x")
-        executed = transactions.executed_transaction(want["block_number"], 0, want["transaction_index"], tx, receipt)
+        executed = transactions.executed_transaction(
+            "etl", want["block_number"], 0, want["transaction_index"], tx, receipt
+        )
         assert executed.gas_used == want["gas_used"]
         assert executed.gas_price == want["effective_gas_price"]
         assert executed.fee == want["gas_used"] * want["effective_gas_price"]

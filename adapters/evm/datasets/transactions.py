@@ -33,6 +33,9 @@ from chainfolio.tables import TRANSACTIONS
 from chainfolio.transport.wire import typed
 
 MINT_ITEM = -1  # before the transaction's own value
+# Transactions of the protocol itself, whose gas is free: deposits and internal ones of Arbitrum, deposits of the OP
+# stack, state syncs of Polygon. Some nodes leave out their prices.
+FREE_TYPES = frozenset((0x64, 0x6A, 0x7E, 0x7F))
 
 
 class Transaction(msgspec.Struct, gc=False):
@@ -167,13 +170,13 @@ def match_receipt(source: str, full: FullBlock, index: int, tx: Transaction, rec
     """Return the transaction at `index` of a block with its receipt.
 
     Raises:
-        BadAnswer: The receipt is of another transaction, or one of them names another index.
+        BadAnswer: The receipt is of another transaction, one of them names another index, or neither a gas price.
     """
     if receipt.transactionHash.lower() != tx.hash.lower() or receipt.blockHash.lower() != full.hash.lower():
         raise BadAnswer(source, f"receipt {index} of block {full.height} belongs to another transaction")
     if {int(text, 16) for text in (tx.transactionIndex, receipt.transactionIndex) if text} != {index}:
         raise BadAnswer(source, f"transaction {index} of block {full.height} is said to lie at another place")
-    return executed_transaction(full.height, full.time_s, index, tx, receipt)
+    return executed_transaction(source, full.height, full.time_s, index, tx, receipt)
 
 
 def check_header_hashes(source: str, executed: Sequence[ExecutedTransaction], header: Header) -> None:
@@ -188,18 +191,25 @@ def check_header_hashes(source: str, executed: Sequence[ExecutedTransaction], he
 
 
 def executed_transaction(
-    height: int, time_s: int, index: int, tx: Transaction, receipt: Receipt
+    source: str, height: int, time_s: int, index: int, tx: Transaction, receipt: Receipt
 ) -> ExecutedTransaction:
     """Combine a transaction and its receipt; the fee includes L1, operator and blob fees.
 
-    A price or fee that neither names counts as 0.
+    An extra fee that the receipt does not name counts as 0. Receipts of old nodes lack the gas price, which is then
+    that of the transaction.
+
+    Raises:
+        BadAnswer: Neither names the gas price, the transaction used gas, and it is not of FREE_TYPES.
     """
 
     def number(text: str | None) -> int:
         return int(text, 16) if text else 0
 
     gas_used = number(receipt.gasUsed)
-    gas_price = number(receipt.effectiveGasPrice or tx.gasPrice)
+    price = receipt.effectiveGasPrice or tx.gasPrice
+    if price is None and gas_used and int(tx.type, 16) not in FREE_TYPES:
+        raise BadAnswer(source, f"neither transaction {tx.hash} nor its receipt names its gas price")
+    gas_price = number(price)
     blobs = number(receipt.blobGasUsed) * number(receipt.blobGasPrice)
     scalar, constant = number(receipt.operatorFeeScalar), number(receipt.operatorFeeConstant)
     # The OP stack's operator fee: since Isthmus the scalar counts millionths per gas, since Jovian hundreds per gas.
