@@ -22,7 +22,7 @@ class EvmSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
     chain_id: Annotated[int, doc("refuse to start where the facts have another chain id; 0: do not compare")] = 0
     explorer: Annotated[str, doc("an explorer's API for internal transfers, where no endpoint can trace")] = ""
     integrity: Annotated[str, doc('how answers are checked: `"off"`, `"bloom"`, `"roots"`')] = "bloom"
-    sample: Annotated[int, doc('with `"roots"`: one block in so many is proven whole')] = 100
+    sample: Annotated[int, doc('with `"roots"`: one block in so many is proven whole, at most 10,000 at once')] = 100
     quorum: Annotated[int, doc("so many endpoints have to give the same answer")] = 1
 
     def check(self, section: str) -> None:

@@ -1,12 +1,14 @@
 """Compare `eth_getLogs` answers with receipts to find the logs that an endpoint left out.
 
 An endpoint is only accused by receipts that it gave itself, never by those of another endpoint. With
-`integrity = "roots"` these are all receipts of blocks that concern the accounts, and of one block in `sample` whose
-bloom allows a log of theirs; the receipts root in the header proves them.
+`integrity = "roots"` these are all receipts of blocks that concern the accounts, and of one block in `sample` (at most
+about MAX_SAMPLED of a window) whose bloom allows a log of theirs; the receipts root in the header proves them.
 """
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -27,11 +29,13 @@ from chainfolio.adapters.evm.logs import Logs
 from chainfolio.adapters.evm.node import Header, Node
 from chainfolio.adapters.evm.proven import are_receipts_proven, logs_by_receipts
 from chainfolio.adapters.evm.spans import Chunk, LeftOut, OmittedLogs
+from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, Contradiction, SourceError
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import Request
 
 MAX_HEADERS, MAX_BLOCKS = 1_000, 20  # of one request: headers, blocks with all receipts
+MAX_SAMPLED = 10_000  # further blocks of a window
 REMEDY = 'add an endpoint, or set integrity = "roots"'
 
 
@@ -72,7 +76,7 @@ class ReceiptComparer:
         node: The chain's endpoints.
         known_events: The events to ask for if an endpoint refuses filters without events.
         integrity: The setting of the chain.
-        sample: With proofs, one in `sample` further blocks is proven.
+        sample: With proofs, one in `sample` further blocks is proven, at most about MAX_SAMPLED of a window unless 1.
     """
 
     def __init__(self, node: Node, known_events: Sequence[str], *, integrity: str, sample: int) -> None:
@@ -132,8 +136,7 @@ class ReceiptComparer:
         returned.
         """
         relevant = {*chunk.logs.height.tolist(), *receipts.sources} - own_receipts.proven
-        random = self.node.environment.random
-        sampled = [h for h in range(chunk.span.first, chunk.span.last + 1) if random.randrange(self.sample) == 0]
+        sampled = sampled_heights(chunk.span, self.sample, self.node.environment.random)
         heights = sorted({*relevant, *sampled} - own_receipts.proven)
         chunk_headers = {header.height: header for header in chunk.headers}
         parts, proven = list[Logs](), set[int]()
@@ -203,6 +206,24 @@ class ReceiptComparer:
         return LeftOut(
             height, contract, f"{omission}; what it leaves out of transactions of others is not noticed: {REMEDY}"
         )
+
+
+def sampled_heights(span: Span, sample: int, source: random.Random) -> list[int]:
+    """Return random heights of a span in order, one in `sample`.
+
+    If `sample` is 1, these are all heights, else about MAX_SAMPLED at most.
+    """
+    if sample == 1:
+        return list(range(span.first, span.last + 1))
+    # The distances of heights that are drawn independently are geometric: one random number for each drawn height.
+    log_of_miss = math.log1p(-1 / max(sample, len(span) / MAX_SAMPLED))
+    heights: list[int] = []
+    height = span.first - 1
+    while True:
+        height += 1 + int(math.log(1 - source.random()) / log_of_miss)
+        if height > span.last:
+            return heights
+        heights.append(height)
 
 
 def describe(logs: Logs) -> str:

@@ -7,6 +7,7 @@ native coins as a log of a pseudo-token. The caller must compare such results wi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -38,34 +39,39 @@ class _Block(msgspec.Struct):
 
 
 async def simulate_transfers(node: Node, blocks: Sequence[Body]) -> list[list[CoinTransfer] | None]:
-    """Return the internal transfers of each block; None for a block that the endpoint cannot simulate.
+    """Return the internal transfers of each block; None for a block that no endpoint can simulate.
 
-    All are None if no endpoint has the method or the state. Contract creations are not simulated.
+    A block that one endpoint refuses is sent to the next. Contract creations are not simulated.
 
     Raises:
         BadAnswer: An endpoint simulated other transactions than requested.
+        Unavailable: An endpoint that may simulate a block does not answer.
     """
+    simulated: dict[int, list[CoinTransfer]] = {}
 
-    async def at(endpoint: Endpoint) -> list[list[CoinTransfer] | None]:
-        results: list[list[CoinTransfer] | None] = []
-        for start in range(0, len(blocks), MAX_BLOCKS):
-            part = blocks[start : start + MAX_BLOCKS]
-            answers = await endpoint.ask([_request(body) for body in part], height=part[0].traced_block.height)
-            for answer in answers:
+    async def at(endpoint: Endpoint) -> None:
+        """Simulate and store the pending blocks; raise UnsupportedMethod if the endpoint refuses one."""
+        pending = [index for index in range(len(blocks)) if index not in simulated]
+        refusal: SourceError | None = None
+        for start in range(0, len(pending), MAX_BLOCKS):
+            part = pending[start : start + MAX_BLOCKS]
+            requests = [_request(blocks[index]) for index in part]
+            answers = await endpoint.ask(requests, height=blocks[part[0]].traced_block.height)
+            for index, answer in zip(part, answers, strict=True):
                 if isinstance(answer, HistoryUnavailable) or (
                     isinstance(answer, UnsupportedMethod) and _is_about_method(answer)
                 ):
                     raise answer
-            results += [
-                None if isinstance(each, SourceError) else _transfers(endpoint.name, body, each)
-                for body, each in zip(part, answers, strict=True)
-            ]
-        return results
+                if isinstance(answer, SourceError):
+                    refusal = answer
+                else:
+                    simulated[index] = _transfers(endpoint.name, blocks[index], answer)
+        if refusal is not None:
+            raise UnsupportedMethod(endpoint.name, f"does not simulate a block: {refusal.reason}")
 
-    try:
-        return await node.with_any(at, kind="simulated")
-    except (UnsupportedMethod, HistoryUnavailable):
-        return [None] * len(blocks)
+    with suppress(UnsupportedMethod, HistoryUnavailable):
+        await node.with_any(at, kind="simulated")
+    return [simulated.get(index) for index in range(len(blocks))]
 
 
 def _is_about_method(refusal: UnsupportedMethod) -> bool:

@@ -6,6 +6,7 @@ pieces are smaller. A limit on the number of blocks is remembered for good, a li
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -17,8 +18,9 @@ from chainfolio.transport.endpoint import Endpoint
 MAX_PIECES = 10  # of a window
 MAX_RESULTS = 200_000  # of a window
 DENSE_DIVISOR, GROW_AFTER = 8, 4
-# Answers of at least this size may have been cut off: if their size is a round number, or was seen before.
-MIN_SUSPECT_SIZE = 1_000
+# Answers of at least this size may have been cut off: if their size is a round number, or that of a recent answer.
+# Limits recur soon; among more answers, equal sizes are chance.
+MIN_SUSPECT_SIZE, RECENT_ANSWERS = 1_000, 64
 
 T = TypeVar("T", bound=Sized)
 ReadPieces = Callable[[Sequence[Span]], Awaitable[Sequence[Sequence[T | SourceError]]]]
@@ -26,14 +28,15 @@ ReadPieces = Callable[[Sequence[Span]], Awaitable[Sequence[Sequence[T | SourceEr
 
 @dataclass(slots=True)
 class _Density:
-    """Size of pieces that an endpoint accepts where there are many results, and sizes of its answers.
+    """Size of pieces that an endpoint accepts where there are many results, and its last large sizes.
 
     `size` is None while no answer was too large; `success_count` counts windows since the last one that was.
+    `answer_sizes` has the numbers of results of its last large answers.
     """
 
     size: int | None = None
     success_count: int = 0
-    answer_sizes: set[int] = field(default_factory=set)
+    answer_sizes: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_ANSWERS))
 
 
 class Windows(Generic[T]):
@@ -93,18 +96,19 @@ class Windows(Generic[T]):
     ) -> ResponseTooLarge | None:
         """Return an error for an answer that may be cut off, or for a window with too many results; else None.
 
-        An answer of at least MIN_SUSPECT_SIZE results is suspect if its size is round, or occurred before. Sizes are
-        remembered. A single block is never suspect.
+        An answer of at least MIN_SUSPECT_SIZE results is suspect if its size is round, or that of one of the last
+        RECENT_ANSWERS. Sizes are remembered. A single block is never suspect.
         """
         if len(piece) == 1:
             return None
         sizes = self._densities[endpoint.name].answer_sizes
         for size in map(len, answers):
             if size >= MIN_SUSPECT_SIZE:
-                if size % MIN_SUSPECT_SIZE == 0 or size & (size - 1) == 0 or size in sizes:
+                is_repeated = size in sizes
+                sizes.append(size)
+                if size % MIN_SUSPECT_SIZE == 0 or size & (size - 1) == 0 or is_repeated:
                     reason = f"just {size:,} {self.noun}: the answer may have been cut off"
                     return ResponseTooLarge(endpoint.name, reason, dense=True)
-                sizes.add(size)
         if sum(len(each) for result in (*results, answers) for each in result) > MAX_RESULTS:
             return ResponseTooLarge(endpoint.name, f"more than {MAX_RESULTS:,} {self.noun} at once", dense=True)
         return None
