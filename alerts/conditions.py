@@ -126,12 +126,12 @@ async def _credits(engine: Engine, state: State, rule: Rule) -> Facts:
 
 
 async def _jobs(engine: Engine, state: State, rule: Rule) -> Facts:
-    """Return the jobs whose last run failed: those of the name of the rule, or all."""
+    """Return the jobs whose last run failed, by name and chain: those of the name of the rule, or all."""
     runs = await state.database.read_async(jobs.every)
     return {
         f"{run.name} {run.chain}".strip(): {"job": run.name, "chain": run.chain, "reason": run.error[:300]}
         for run in runs
-        if run.error and rule.subject in ("", run.name)
+        if run.has_failed and rule.subject in ("", run.name)
     }
 
 

@@ -8,13 +8,15 @@ reports progress.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import random
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from chainfolio.environment import Clock, SystemClock
 from chainfolio.errors import ChainfolioError
@@ -22,7 +24,62 @@ from chainfolio.errors import ChainfolioError
 FIRST_WAIT_S: Final = 1.0
 MAX_WAIT_S: Final = 60.0
 
+T = TypeVar("T")
+
 log = logging.getLogger("chainfolio.supervisor")
+
+
+async def wait_for_end(future: asyncio.Future[T]) -> T:
+    """Wait until a future has ended and return its result, also if the caller is cancelled meanwhile.
+
+    Such a cancellation is raised at the end, and is not passed on to the future.
+
+    Raises:
+        CancelledError: The caller or the future was cancelled.
+        BaseException: The error of the future.
+    """
+    await _wait_until_done(future)
+    return future.result()
+
+
+async def _wait_until_done(future: asyncio.Future[T]) -> None:
+    """Wait until a future has ended. Then raise CancelledError if the caller was cancelled meanwhile."""
+    cancellation: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation
+
+
+async def cancel_and_wait(task: asyncio.Task[object]) -> None:
+    """Cancel a task and wait for its end.
+
+    Raises:
+        CancelledError: The caller was cancelled meanwhile.
+        BaseException: The error of the task.
+    """
+    task.cancel()
+    await _wait_until_done(task)
+    if not task.cancelled():
+        task.result()
+
+
+def start_in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Start work in a thread and return its future."""
+    run = partial(contextvars.copy_context().run, work)
+    return asyncio.get_running_loop().run_in_executor(None, run)
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run work in a thread and return its result.
+
+    A cancelled call ends after the work, because the locks of its caller must be held until then. Raises the work's
+    error, and CancelledError.
+    """
+    return await wait_for_end(start_in_thread(work))
 
 
 class TaskEnded(ChainfolioError):
@@ -133,14 +190,13 @@ class Supervisor:
         """Cancel a task and wait for its end; do nothing if it does not run."""
         running = self._running.pop((name, chain), None)
         if running is not None:
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
+            await cancel_and_wait(running)
 
     async def close(self) -> None:
-        """Stop every task, the newest first."""
-        for name, chain in reversed(list(self._running)):
-            await self.stop(name, chain=chain)
+        """Stop every task, the newest first, also if cancelled meanwhile."""
+        async with AsyncExitStack() as stack:
+            for name, chain in self._running:
+                stack.push_async_callback(self.stop, name, chain=chain)
 
     @asynccontextmanager
     async def running(self, name: str, work: Work, *, chain: str = "") -> AsyncIterator[Task]:

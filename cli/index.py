@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from chainfolio.indexer.rewind import check_anchor, check_span, rewind
 from chainfolio.indexer.wiring import check_datasets
 from chainfolio.indexer.work import heights, missing, missing_for_accounts
 from chainfolio.indexer.worker_pool import WorkerProcess
+from chainfolio.supervisor import in_thread
 
 if TYPE_CHECKING:
     from chainfolio.blocks import Span
@@ -117,8 +118,8 @@ async def _index(system: System, options: argparse.Namespace, worker_processes: 
         await collector.run(work, worker_processes)
         if is_whole(options):
             await _follow(system, chain)
-        await asyncio.to_thread(materialise.recover, system.lake, system.tail, chain.key)
-        row_counts = await asyncio.to_thread(materialise.materialise, system.lake, system.tail, chain.key, derived)
+        await in_thread(partial(materialise.recover, system.lake, system.tail, chain.key))
+        row_counts = await in_thread(partial(materialise.materialise, system.lake, system.tail, chain.key, derived))
     _report(chain, progress, recovered, row_counts, worker_processes, options)
 
 

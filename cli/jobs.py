@@ -16,7 +16,7 @@ from chainfolio.cli.daily import opened
 from chainfolio.cli.groups import GROUPS
 from chainfolio.engine.snapshots.replay import has_past
 from chainfolio.errors import BadRequest
-from chainfolio.indexer.schedule import STOPPED, trigger
+from chainfolio.indexer.schedule import trigger
 from chainfolio.settings import JOBS
 from chainfolio.storage.state import jobs as records
 
@@ -218,6 +218,6 @@ def _result(last: JobRun | None) -> str | None:
         return None
     if last.is_running:
         return "running"
-    if last.error == STOPPED:
-        return "stopped"
-    return "failed" if last.error else "ok"
+    if last.has_failed:
+        return "failed"
+    return "stopped" if last.error else "ok"

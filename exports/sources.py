@@ -208,7 +208,7 @@ async def _history(engine: Engine, accounts: Sequence[Account], request: ExportR
         _addresses(accounts),
         DAY_COLUMNS,
         _one_page([each.row for each in values], [], is_complete=all(each.value is not None for each in values)),
-        (("period", f"{days[0]} to {days[-1]}"), _chain_fact(request), ("prices", "of the end of each day, in USD")),
+        (("period", f"{days[0]} to {days[-1]}"), _chain_fact(request), ("prices", "at 00:00 UTC of each day, in USD")),
         numbers=("value",),
     )
 

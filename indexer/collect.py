@@ -7,7 +7,6 @@ those that exist already change nothing. A number below the last one of its stre
 finished before a new one is opened.
 
 The lake gets no blocks at or above the tail's lowest block here: those come through the tail.
-
 Histories of accounts are fetched in pieces whose length the chain chooses.
 """
 
@@ -32,10 +31,11 @@ from chainfolio.indexer.materialise import HISTORIES
 from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.rewind import finish_deletions, finish_rewind
 from chainfolio.indexer.scopes import NO_END, UNREAD, group_of, missing_by_account
-from chainfolio.indexer.shared_chain import WorkerRole, in_thread, open_batches, unguarded
+from chainfolio.indexer.shared_chain import WorkerRole, open_batches, unguarded
 from chainfolio.indexer.work import Work, missing
 from chainfolio.indexer.worker_pool import BoundaryCheck
 from chainfolio.scopes import account_filter
+from chainfolio.supervisor import in_thread, start_in_thread, wait_for_end
 from chainfolio.tables import TABLES
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ class Collector:
             raise
         finally:
             if writing is not None:
-                await writing
+                await wait_for_end(writing)
 
     def _pending(self, work: Work) -> _PendingBatch:
         """Return an empty batch with a limit of requests, which bounds what a killed run repeats."""
@@ -281,7 +281,7 @@ class Collector:
         """Wait for the previous commit, and start the commit of a batch in a thread."""
         if writing is not None:
             await asyncio.shield(writing)
-        return asyncio.ensure_future(asyncio.to_thread(self._commit, pending, await self._last(pending, work), work))
+        return start_in_thread(partial(self._commit, pending, await self._last(pending, work), work))
 
     async def _chunks(
         self, span: Span, work: Work, on_start: Callable[[int], None] = lambda blocks: None

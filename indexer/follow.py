@@ -26,10 +26,10 @@ from chainfolio.indexer.checked import read_checked
 from chainfolio.indexer.duplicates import merged
 from chainfolio.indexer.rewind import check_anchor, finish_rewind
 from chainfolio.indexer.scopes import NO_END, UNREAD, Scope, can_be_read, groups
-from chainfolio.indexer.shared_chain import in_thread
 from chainfolio.indexer.work import Work, filters, missing, missing_for_accounts
 from chainfolio.scopes import account_filter
 from chainfolio.storage.tail import TailBlock
+from chainfolio.supervisor import in_thread
 from chainfolio.tables import LOGS, TABLES
 
 if TYPE_CHECKING:

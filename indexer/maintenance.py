@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from chainfolio.indexer import materialise
+from chainfolio.supervisor import in_thread
 from chainfolio.tables import TABLES
 
 if TYPE_CHECKING:
@@ -53,11 +54,7 @@ class Maintenance:
     async def _run_alone(self, work: Callable[[], None]) -> None:
         """Run work in a thread, one at a time; a cancelled call ends after the work."""
         async with self._lock:
-            running = asyncio.ensure_future(asyncio.to_thread(work))
-            try:
-                await asyncio.shield(running)
-            finally:
-                await asyncio.wait([running])  # the lock of the chain is held until the thread has ended
+            await in_thread(work)
 
     def run_once(self) -> None:
         """Materialise the histories and merge the files that are due."""

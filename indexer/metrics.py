@@ -14,7 +14,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from chainfolio.capabilities import Capability, find_capability
 from chainfolio.errors import BadSettings
-from chainfolio.indexer.schedule import STOPPED
 
 if TYPE_CHECKING:
     from chainfolio.chain_results import EndpointHealth
@@ -133,7 +132,7 @@ class JobMetrics:
             missed.add_metric(values, job.missed_count)
             running.add_metric(values, int(job.is_running))
             if job.ended_us is not None:
-                failed.add_metric(values, int(job.error not in ("", STOPPED)))
+                failed.add_metric(values, int(job.has_failed))
                 took.add_metric(values, job.duration_s)
                 ended.add_metric(values, job.ended_us / 1_000_000)
         yield from (runs, skipped, missed, running, failed, took, ended)

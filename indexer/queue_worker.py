@@ -9,7 +9,6 @@ none: a node or store that is away is waited for.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import threading
@@ -40,11 +39,11 @@ from chainfolio.indexer.queue_follower import QueueFollower
 from chainfolio.indexer.queue_schedule import QueueSchedule, maintenance_of
 from chainfolio.indexer.rewind import check_anchor
 from chainfolio.indexer.scopes import Scope
-from chainfolio.indexer.shared_chain import SharedChain, WorkerRole, in_thread, open_batches
+from chainfolio.indexer.shared_chain import SharedChain, WorkerRole, open_batches
 from chainfolio.indexer.work import Work, heights, missing, missing_for_accounts
 from chainfolio.indexer.worker import TEMPORARY_ERRORS
 from chainfolio.spans import span
-from chainfolio.supervisor import described
+from chainfolio.supervisor import cancel_and_wait, described, in_thread
 
 if TYPE_CHECKING:
     from procrastinate.jobs import Job
@@ -142,9 +141,7 @@ class QueueWorker:
                     await self.system.environment.clock.sleep(AGAIN_S)
                     await self._run_once(wait=True)
         finally:
-            looking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await looking
+            await cancel_and_wait(looking)
 
     async def _run_once(self, *, wait: bool) -> None:
         """Run jobs until cancelled, or until the database is away; with `wait=False`, until none can begin.

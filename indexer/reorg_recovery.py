@@ -7,6 +7,7 @@ operator. Deleted heights are not indexed any more, and are indexed again as usu
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block, Span
@@ -14,6 +15,7 @@ from chainfolio.capabilities import Capability, require_capability
 from chainfolio.chain_blocks import hash_at
 from chainfolio.errors import DeepReorg
 from chainfolio.indexer.rewind import rewind
+from chainfolio.supervisor import in_thread
 from chainfolio.tables import BLOCKS
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ async def recover_reorg(chain: Chain, lake: Lake, tail: Tail) -> int | None:
     if theirs == anchor.hash:
         return None
     first = await _first_gone(chain, lake, tail, anchor, theirs)
-    return await asyncio.to_thread(rewind, lake, tail, chain.key, first)
+    return await in_thread(partial(rewind, lake, tail, chain.key, first))
 
 
 async def _theirs(chain: Chain, anchor: Block) -> str:

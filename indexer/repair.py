@@ -6,8 +6,8 @@ heights are indexed again. The intent is stored first, so the next run finishes 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
@@ -20,6 +20,7 @@ from chainfolio.indexer.rewind import REPAIR
 from chainfolio.indexer.scopes import groups
 from chainfolio.indexer.work import EVERYTHING
 from chainfolio.scopes import account_of
+from chainfolio.supervisor import in_thread
 from chainfolio.tables import FIAT_RATES, PRICES, TABLES, TOKENS
 
 if TYPE_CHECKING:
@@ -59,20 +60,15 @@ async def repair(
     await collector.recover()
     # Token metadata and prices are read again when they are needed.
     for table in (TOKENS, PRICES):
-        await asyncio.to_thread(lake.drop, table, chain.key, {check.file.path for check in checks})
+        await in_thread(partial(lake.drop, table, chain.key, {check.file.path for check in checks}))
     for span in spans:
         _begin(chain, lake, tail, span, kept_tables=tuple(sorted(tables & {*HISTORIES})))
     await collector.recover()
     names = [name for name in DERIVED if lake.exists(TABLES[name]) or name in tables]
-    rows = await asyncio.to_thread(
-        materialise.materialise,
-        lake,
-        tail,
-        chain.key,
-        [name for name in names if name not in tables or name in STATE_TABLES],
-    )
+    updated = [name for name in names if name not in tables or name in STATE_TABLES]
+    rows = await in_thread(partial(materialise.materialise, lake, tail, chain.key, updated))
     for name in tables & {*HISTORIES}:
-        rows[name] = await asyncio.to_thread(materialise.rebuild_history, lake, tail, chain.key, name)
+        rows[name] = await in_thread(partial(materialise.rebuild_history, lake, tail, chain.key, name))
     return {"fetched": progress.rows, **rows}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Final
@@ -25,9 +25,9 @@ from chainfolio.cron import WEEKDAYS, parse_cron
 from chainfolio.environment import Clock, SystemClock
 from chainfolio.settings import Schedule
 from chainfolio.spans import span
-from chainfolio.supervisor import Supervisor, Task, described
+from chainfolio.storage.state.jobs import STOPPED, is_failure
+from chainfolio.supervisor import Supervisor, Task, cancel_and_wait, described
 
-STOPPED: Final = "stopped before its end"  # the error of a run whose process or chain was stopped
 MAX_WAIT_S: Final = 10.0  # between two looks at the clock: so long, a stepped clock can delay a job
 FIRST_WINDOW: Final = timedelta(minutes=1)  # in which the last firing is looked for; then doubled
 STEP_S: Final = 5.0  # the clock was stepped if it differs by more from the one that never jumps
@@ -48,7 +48,7 @@ class Job:
         began_us: Begin of the last run in Unix microseconds, None before the first.
         ended_us: End of the last run that has ended.
         duration_s: Duration of that run.
-        error: Why that run failed; empty if it did not.
+        error: Why that run failed or was stopped; empty if it succeeded.
         is_ended: False from the begin of a run to its end.
     """
 
@@ -66,6 +66,11 @@ class Job:
     error: str = ""
     is_ended: bool = True
     running: asyncio.Task[None] | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """True if the last run that has ended failed; one that was stopped did not."""
+        return is_failure(self.error)
 
     @property
     def is_running(self) -> bool:
@@ -101,10 +106,11 @@ class JobSchedule:
         try:
             yield
         finally:
-            for name, chain in list(self.jobs):
-                await self.remove(name, chain=chain)
-            self._scheduler.shutdown(wait=False)
-            await asyncio.sleep(0)  # it shuts down in the next turn of the loop
+            async with AsyncExitStack() as stack:  # all are ended, also if this task is cancelled meanwhile
+                stack.push_async_callback(asyncio.sleep, 0)  # it shuts down in the next turn of the loop
+                stack.callback(self._scheduler.shutdown, wait=False)
+                for name, chain in self.jobs:
+                    stack.push_async_callback(self.remove, name, chain=chain)
 
     def add(self, name: str, work: Work, *, chain: str = "", at_start: bool = False) -> Job:
         """Run `work` at the times that the settings give to the job `name`; `at_start`: also now.
@@ -133,9 +139,7 @@ class JobSchedule:
         if job.cron:
             self._scheduler.remove_job(_id(job))
         if job.running is not None:
-            job.running.cancel()
-            with suppress(asyncio.CancelledError):
-                await job.running
+            await cancel_and_wait(job.running)
 
     @asynccontextmanager
     async def scheduled(self, name: str, work: Work, *, chain: str = "") -> AsyncIterator[Job]:

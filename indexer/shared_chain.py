@@ -7,7 +7,6 @@ again, and reads only what is missing. So each row is stored once, also if a pro
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -37,15 +36,6 @@ def open_batches(tail: Tail, chain: Chain) -> list[Batch]:
     """Return the open batches that a back-fill finishes first: all but those of histories."""
     datasets = {*chain.datasets, *REWIND, *REPAIR}
     return [batch for batch in tail.open_batches(chain.key) if set(batch.datasets) <= datasets]
-
-
-async def in_thread(work: Callable[[], object]) -> None:
-    """Run work in a thread. If cancelled, wait for its end: the chain's lock must be held until then."""
-    running = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        await asyncio.shield(running)
-    finally:
-        await asyncio.wait([running])
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chainfolio.addresses import burn_addresses
@@ -18,12 +18,15 @@ from chainfolio.indexer.rewind import check_anchor
 from chainfolio.indexer.scopes import Scope, can_be_read, indexed_for
 from chainfolio.indexer.work import heights, missing_for_accounts
 from chainfolio.storage.watches import OwnedWatch, WatchLimits
+from chainfolio.supervisor import in_thread
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
     from chainfolio.indexer.parts import IndexedChains
     from chainfolio.indexer.wiring import System
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Tail
 
 log = logging.getLogger("chainfolio.index")
 DAY_US = 86_400_000_000
@@ -153,7 +156,7 @@ async def index_accounts(
     """
     lake, tail = system.lake, system.tail
     consistency.check(lake, tail, chain.key)
-    await asyncio.to_thread(system.follower(chain, accounts_only=True).recover)
+    await in_thread(system.follower(chain, accounts_only=True).recover)
     await check_anchor(chain, tail)
     progress = Progress(system.environment.clock, 0, on_change=on_change)
     collector = Collector(chain, lake, tail, system.environment, progress, limits=Limits(budget=budget))
@@ -169,6 +172,11 @@ async def index_accounts(
         if scope.goes_on:
             await system.follower(chain, accounts_only=True).step()
     finally:
-        await asyncio.to_thread(materialise.recover, lake, tail, chain.key)
-        await asyncio.to_thread(materialise.materialise, lake, tail, chain.key, tuple(materialise.HISTORIES))
+        await in_thread(partial(_update_histories, lake, tail, chain.key))
     return progress
+
+
+def _update_histories(lake: Lake, tail: Tail, chain: str) -> None:
+    """Finish interrupted updates of a chain's derived tables, and update its histories."""
+    materialise.recover(lake, tail, chain)
+    materialise.materialise(lake, tail, chain, tuple(materialise.HISTORIES))

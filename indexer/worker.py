@@ -32,7 +32,7 @@ from chainfolio.indexer.schedule import JobSchedule
 from chainfolio.indexer.scrub import Scrub
 from chainfolio.indexer.wiring import System
 from chainfolio.indexer.work import missing, missing_for_accounts
-from chainfolio.supervisor import Supervisor, Task, described
+from chainfolio.supervisor import Supervisor, Task, described, in_thread
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -147,7 +147,7 @@ class Worker:
             consistency.check(system.lake, system.tail, chain.key)
             if not chain.settings.datasets:
                 await chain.probe(chain.settings.start_block)
-            await asyncio.to_thread(system.follower(chain).recover)
+            await in_thread(system.follower(chain).recover)
             await check_anchor(chain, system.tail)
             await self._collector(chain, task).recover()
             while True:
@@ -188,8 +188,8 @@ class Worker:
             contracts = chain.settings.chosen
             await collector.run(missing(system.tail, chain.key, span, follower.datasets, contracts, follower.events))
             status.indexed = max(status.indexed, last)
-        await asyncio.to_thread(materialise.recover, system.lake, system.tail, chain.key)
-        await asyncio.to_thread(self._maintenance(chain).run_once)
+        await in_thread(partial(materialise.recover, system.lake, system.tail, chain.key))
+        await in_thread(self._maintenance(chain).run_once)
 
     def _maintenance(self, chain: Chain) -> Maintenance:
         system = self.system

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import sqlalchemy as sa
 
 from chainfolio.storage.state import schema
 from chainfolio.storage.state.database import Statement, Transaction, Value, argument
+
+STOPPED: Final = "stopped before its end"  # the error of a run whose process or chain was stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,7 @@ class JobRun:
     Attributes:
         began_us: Begin of the last run.
         ended_us: End of the last run that has ended, with its duration and its error; None before.
-        error: Why that run failed; empty if it did not.
+        error: Why that run failed or was stopped; empty if it succeeded.
     """
 
     name: str
@@ -28,9 +31,19 @@ class JobRun:
     error: str
 
     @property
+    def has_failed(self) -> bool:
+        """True if the last run that has ended failed: neither succeeded nor was stopped."""
+        return is_failure(self.error)
+
+    @property
     def is_running(self) -> bool:
         """True if no end of the last run is known: it lasts, or its process was killed."""
         return self.ended_us is None or self.ended_us < self.began_us
+
+
+def is_failure(error: str) -> bool:
+    """Return True if the error of a run means a failure; a run that was stopped did not fail."""
+    return error not in ("", STOPPED)
 
 
 _TABLE = schema.jobs

@@ -54,9 +54,9 @@ class PostgresDatabase:
         self._all: list[Connection] = []
         self._pool = ThreadPoolExecutor(THREADS, "state")
         self._meter = ThreadPoolExecutor(1, "state-meter")
-        self._timeout = TransactionTimeout("state-watch")
         with translate_errors("state", self.url):
             migrate(url, "state", HEAD, VERSION_TABLE, partial(script, "postgresql"))
+        self._timeout = TransactionTimeout("state-watch")  # its thread would outlive a failed migration
 
     def read(self, work: Work[T]) -> T:
         """Read committed data in this thread, from one consistent state."""

@@ -18,6 +18,7 @@ from chainfolio.engine import reconciliations as results
 from chainfolio.errors import NotFound
 from chainfolio.settings import Alerts
 from chainfolio.storage.state import alerts
+from chainfolio.storage.state.jobs import STOPPED, JobRun
 from tests.alerts.receivers import Desk, desk
 
 WALLET = "0x" + "ab" * 20
@@ -107,7 +108,8 @@ async def test_balances_credits_jobs_and_endpoints(monkeypatch: pytest.MonkeyPat
     assert [*await facts(None, rule("credits", bound="under 5"), state_with(4))] == ["credits"]
     assert await facts(None, rule("credits", bound="under 5"), state_with(5)) == {}
 
-    runs = [SimpleNamespace(name=name, chain="c", error=error) for name, error in (("a", "x"), ("b", "y"), ("d", ""))]
+    errors = {"a": "x", "b": "y", "d": "", "stopped": STOPPED}
+    runs = [JobRun(name, "c", 1, 2, 1, error) for name, error in errors.items()]
     assert [*await facts(None, rule("job"), state_with(runs))] == ["a c", "b c"]
     assert [*await facts(None, rule("job", "b"), state_with(runs))] == ["b c"]
 

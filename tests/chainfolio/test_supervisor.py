@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from chainfolio.errors import StoreError
-from chainfolio.supervisor import MAX_WAIT_S, Supervisor, Task
+from chainfolio.supervisor import MAX_WAIT_S, Supervisor, Task, cancel_and_wait, in_thread
 
 
 class Waits:
@@ -142,3 +143,66 @@ async def test_a_failure_that_is_only_noted_is_counted_and_logged_and_marks_noth
     assert (supervisor.task("refresh").failures, supervisor.problems()) == (5, [])
     assert [record.levelno for record in caplog.records].count(logging.WARNING) == 3
     assert "SECRET" not in caplog.text
+
+
+async def _turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_cancellation_during_stop_is_raised_after_the_task_has_ended() -> None:
+    may_end, ended = asyncio.Event(), []
+
+    async def work(task: Task) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+            ended.append(task.name)
+
+    supervisor = Supervisor(Waits(), Still())
+    for name in ("first", "second"):
+        supervisor.start(name, work)
+    await _turns()
+    closing = asyncio.create_task(supervisor.close())
+    await _turns()
+    closing.cancel()
+    await _turns()
+    assert not closing.done()
+    may_end.set()
+    await asyncio.wait([closing], timeout=5)
+    assert closing.cancelled()
+    assert ended == ["second", "first"]
+
+
+async def test_the_error_of_a_cancelled_task_is_raised() -> None:
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("its end failed")
+
+    task = asyncio.create_task(work())
+    await _turns()
+    with pytest.raises(ValueError, match="its end failed"):
+        await cancel_and_wait(task)
+
+
+async def test_work_in_a_thread_ends_before_its_cancelled_caller() -> None:
+    begun, may_end, ended = threading.Event(), threading.Event(), []
+
+    def work() -> None:
+        begun.set()
+        may_end.wait(5)
+        ended.append(True)
+
+    calling = asyncio.create_task(in_thread(work))
+    await asyncio.to_thread(begun.wait, 5)
+    for _ in range(2):  # a second cancellation shortens nothing either
+        calling.cancel()
+        await _turns()
+    assert not calling.done()
+    may_end.set()
+    await asyncio.wait([calling], timeout=5)
+    assert calling.cancelled()
+    assert ended == [True]

@@ -15,8 +15,9 @@ from prometheus_client import CollectorRegistry
 
 from chainfolio.errors import Unavailable
 from chainfolio.indexer.metrics import JobMetrics
-from chainfolio.indexer.schedule import MAX_WAIT_S, STOPPED, Job, JobSchedule, trigger
+from chainfolio.indexer.schedule import MAX_WAIT_S, Job, JobSchedule, trigger
 from chainfolio.settings import Schedule
+from chainfolio.storage.state.jobs import STOPPED
 from chainfolio.supervisor import Supervisor
 
 START = datetime(2026, 3, 1, 12, 0, 30, 500_000, tzinfo=UTC)
@@ -289,3 +290,27 @@ async def test_a_record_that_fails_stops_no_job(caplog: pytest.LogCaptureFixture
     assert records == [(False, ""), (True, ""), (False, ""), (True, STOPPED)]
     assert job.run_count == 1
     assert "is not recorded: an unexpected KeyError" in caplog.text
+
+
+async def test_a_cancellation_while_a_job_is_removed_is_not_lost() -> None:
+    may_end = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+
+    jobs = JobSchedule()
+    async with jobs.running():
+        job = jobs.add("prices", work, at_start=True)
+        await asyncio.sleep(0)
+        removing = asyncio.create_task(jobs.remove("prices"))
+        await asyncio.sleep(0)
+        removing.cancel()
+        await asyncio.sleep(0)
+        may_end.set()
+        await asyncio.wait([removing], timeout=5)
+        assert removing.cancelled()
+        assert not job.is_running
+        assert not job.has_failed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -31,6 +32,7 @@ from chainfolio.storage.state import (
 )
 from chainfolio.storage.state.credentials import LOST, pepper
 from chainfolio.storage.state.database import Transaction
+from chainfolio.storage.state.postgres import PostgresDatabase
 from chainfolio.storage.state.refusals import Refusal
 from tests.storage.tenants import NOW_US, wallet
 from tests.storage.test_state import PEPPER, Hands
@@ -335,3 +337,10 @@ def test_an_address_of_no_store_says_which_there_are(tmp_path: Path) -> None:
         State.open("mysql://x", PEPPER, Hands(), random.Random(1))
     remedy = "sqlite:///path/to/state.db or postgresql://user@host/name"
     assert str(caught.value) == f"state.url: not the address of a state store ({remedy})"
+
+
+def test_a_postgres_store_that_is_away_leaves_no_thread() -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(StoreError):
+        PostgresDatabase("postgresql://user@127.0.0.1:1/none")
+    assert set(threading.enumerate()) <= before
