@@ -77,7 +77,7 @@ def run_query(task: Task, send: Callable[[bytes], None]) -> Summary:
             return Summary(error=str(error).split("\n\n")[0][:MAX_ERROR])
         except ResultTooLarge:
             return Summary(error=f"the result is longer than {task.max_mib} MiB: select fewer rows or columns")
-        except (ValueError, OverflowError) as error:  # of a file of Arrow or Parquet
+        except (TypeError, ValueError, OverflowError) as error:  # of a file of Arrow or Parquet
             return Summary(error=f"a value does not fit into this format: {error}"[:MAX_ERROR])
         except MemoryError:
             return Summary(error="Out of Memory Error: the result needs too much memory")

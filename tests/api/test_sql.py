@@ -226,6 +226,12 @@ async def test_a_query_without_bounds_is_ended_and_free(world: World, ann: Tenan
     assert (await run(ann, "SELECT 1")).status == 200
 
 
+@pytest.mark.parametrize("format", ["arrow", "parquet"])
+async def test_a_value_that_a_format_lacks_is_refused_and_never_null(ann: Tenant, format: str) -> None:
+    answer = await run(ann, "SELECT '290000-01-01'::TIMESTAMP", format=format)
+    assert (answer.status, "does not fit into this format" in answer.json["message"]) == (400, True)
+
+
 async def test_a_result_of_millions_of_rows_is_cut_at_the_limit(ann: Tenant) -> None:
     answer = await run(ann, "SELECT * FROM range(1000000000)", limit=5000)
     assert (len(answer.json["rows"]), answer.json["more"]) == (5000, True)
