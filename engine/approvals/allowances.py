@@ -23,7 +23,8 @@ from chainfolio.engine.results import Allowance, Approval, ApprovalsPage, EventP
 from chainfolio.engine.rows import ChainIndex, rows_of
 from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S, Snapshotter
 from chainfolio.engine.stored_heads import StoredHead
-from chainfolio.errors import BadAnswer
+from chainfolio.errors import BadAnswer, SourceError
+from chainfolio.messages import public
 from chainfolio.plans import Plan, run_batched
 from chainfolio.portfolio.valuation import value_holding
 from chainfolio.tables import ACCOUNT_APPROVALS, ACCOUNT_TRANSFERS
@@ -293,7 +294,8 @@ async def read_page(
 ) -> ApprovalsPage:
     """Return a page of approvals from `start` (None: the newest) on, with holdings of the tokens.
 
-    Without the node, the page has events only, and issues. Errors as of `approvals_page` and `with_state`.
+    Without the node, the page has events only, and issues; an issue, too, if only the holdings could not be read.
+    Errors as of `approvals_page` and `with_state`.
 
     Args:
         include: Any of "allowance", "operators" and "permit2": what is read in addition.
@@ -304,7 +306,12 @@ async def read_page(
     if head.issue is not None:
         unread = (Issue(chain.key, each, f"the node does not answer: `{each}` is left out") for each in include)
         return ApprovalsPage(tuple(items), end, issues=(head.issue, *unread))
-    page = ApprovalsPage(tuple(items), end, await assets(snapshotter, {(item.owner, item.token) for item in items}))
+    page = ApprovalsPage(tuple(items), end)
+    try:
+        page = replace(page, assets=await assets(snapshotter, {(item.owner, item.token) for item in items}))
+    except SourceError as error:
+        reason = f"holdings of the approved tokens could not be read: {public(error.reason)}"
+        page = replace(page, issues=(Issue(chain.key, "assets", reason),))
     if not include:
         return page
     return await with_state(

@@ -18,7 +18,7 @@ from chainfolio.engine.results import Approval, ApprovedAsset, EventPosition
 from chainfolio.engine.rows import ChainIndex, rows_of
 from chainfolio.engine.snapshots.index_view import MAX_UNINDEXED_BLOCKS
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
-from chainfolio.errors import BadRequest, NotIndexed, SourceError
+from chainfolio.errors import BadRequest, NotIndexed
 from chainfolio.indexer.scopes import indexed_for_all
 from chainfolio.plans import Plan, run_batched
 from chainfolio.portfolio.valuation import market_value
@@ -153,24 +153,24 @@ def time_us(time: datetime) -> int:
 async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], ApprovedAsset]:
     """Return the current holdings by (account, token), if balance, decimals and price are known.
 
-    The balances take one round in addition to those of the price sources. Empty if the node does not answer.
+    The balances take one round in addition to those of the price sources.
+
+    Raises:
+        SourceError: The node does not answer.
     """
     sorted_pairs = sorted(set(pairs))
     if not sorted_pairs:
         return {}
     chain, info = snapshotter.chain, snapshotter.chain.info
     tokens = {token: info.token_asset(token) for _, token in sorted_pairs}
-    try:
-        block = await snapshotter.newest_block()
-        book = snapshotter.book.described_at(tokens.values(), block)
-        plans: dict[str, Plan[Sequence[BalanceResult] | Mapping[Asset, Token] | Quotes]] = {
-            "balances": chain.balances([(account, tokens[token]) for account, token in sorted_pairs]),
-            "tokens": chain.describe([asset for asset in tokens.values() if asset not in book]),
-            "prices": query_sources(snapshotter.sources, tokens.values(), block),
-        }
-        reports = await run_batched(plans, lambda reads: chain.answer(reads, block), max_rounds=MAX_ROUNDS)
-    except SourceError:
-        return {}
+    block = await snapshotter.newest_block()
+    book = snapshotter.book.described_at(tokens.values(), block)
+    plans: dict[str, Plan[Sequence[BalanceResult] | Mapping[Asset, Token] | Quotes]] = {
+        "balances": chain.balances([(account, tokens[token]) for account, token in sorted_pairs]),
+        "tokens": chain.describe([asset for asset in tokens.values() if asset not in book]),
+        "prices": query_sources(snapshotter.sources, tokens.values(), block),
+    }
+    reports = await run_batched(plans, lambda reads: chain.answer(reads, block), max_rounds=MAX_ROUNDS)
     balances, tokens_read, quotes = (report.result for report in reports.values())
     raws = dict(zip(sorted_pairs, balances if isinstance(balances, Sequence) else (), strict=False))
     described = book | (dict(tokens_read) if isinstance(tokens_read, Mapping) else {})

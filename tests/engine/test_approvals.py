@@ -7,15 +7,18 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 
 from chainfolio.contracts import Token
+from chainfolio.engine.approvals.allowances import KnownSpenders, read_page
 from chainfolio.engine.approvals.pages import approvals_page, assets
 from chainfolio.engine.results import Approval, EventPosition
 from chainfolio.engine.snapshots.index_view import MAX_UNINDEXED_BLOCKS
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.engine.stored_heads import StoredHead
 from chainfolio.errors import BadRequest, NotIndexed, Unavailable
 from chainfolio.localchain.evm import tx
 from chainfolio.pricing.fixed import build_fixed
@@ -211,7 +214,7 @@ async def test_an_asset_is_what_its_owner_holds_now_or_is_not_there(subject: Evm
         assert owner_assets[stranger, usdc].balance == 0
 
 
-async def test_without_its_node_a_page_has_no_assets(
+async def test_a_page_whose_node_fails_has_no_assets_and_an_issue(
     subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice, usdc = subject.deployment.accounts["alice"].lower(), subject.token("USDC")
@@ -224,9 +227,16 @@ async def test_without_its_node_a_page_has_no_assets(
         async def failing_heads() -> None:
             raise Unavailable("node", "refused the connection")
 
+        head = StoredHead((await indexed.chain.heads()).latest)
+        await indexed.fill(0, head.block.height)
         monkeypatch.setattr(indexed.chain, "heads", failing_heads)
-        assert await assets(snapshotter, [(alice, usdc)]) == {}
         assert await assets(snapshotter, []) == {}
+        page = await read_page(snapshotter, head, [alice], 3, None, (), cast("KnownSpenders", None))
+        assert len(page.items) == 3
+        assert page.assets == {}
+        (issue,) = page.issues
+        assert (issue.adapter, issue.subject) == (indexed.chain.key, "assets")
+        assert "refused the connection" in issue.reason
 
 
 async def test_any_walk_over_any_owners_is_what_was_mined(subject: EvmSubject, tmp_path: Path) -> None:
