@@ -11,6 +11,7 @@ import msgspec
 
 from chainfolio.alerts.events import event
 from chainfolio.alerts.kinds import is_crossed
+from chainfolio.amounts import total
 from chainfolio.assets import account
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.portfolio.document import UNKNOWN
@@ -134,7 +135,7 @@ def _of_transaction(chain: Chain, rule: Rule, transaction: TransactionDocument) 
     matches = rule.kind == "transaction" or transaction.type != "SPAM"
     if rule.kind in ("incoming", "outgoing"):
         side = transaction.assets_in if rule.kind == "incoming" else transaction.assets_out
-        value = sum((Decimal(each.value) for each in side if each.value != UNKNOWN), Decimal(0))
+        value = total([Decimal(each.value) for each in side if each.value != UNKNOWN])
         matches = matches and is_crossed(rule.bound, value)
         details |= {"valueUsd": f"{value:f}", "bound": rule.bound}
     if rule.kind == "approval-used":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +20,7 @@ from chainfolio.cli.dashboard_link import owner_account
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.state_store import opened_state
 from chainfolio.engine.service import Engine
-from chainfolio.errors import BadRequest
+from chainfolio.errors import BadRequest, NotFound
 from chainfolio.storage.state import accounts, alerts, deliveries
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 TARGETS: Final[tuple[documents.TargetKind, ...]] = ("webhook", "command", "file")
 MAX_LISTED: Final = 10_000
+REPLAYED_AT_ONCE: Final = 1_000  # events of one transaction, which holds up the writers of the state store
 HOUR_US: Final = 3_600_000_000
 
 
@@ -204,31 +206,34 @@ def _deliveries(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    """Make the named events, or with --dead the newest MAX_LISTED, pending again; print their number.
+    """Make the named events, or with --dead all that were given up, pending again; print their number.
 
-    The oldest of these come first. A server, or `alert run`, delivers them. Raises BadRequest for neither or both.
+    With --dead, the oldest come first, in transactions of up to REPLAYED_AT_ONCE. A server, or `alert run`, delivers
+    them. Raises BadRequest for neither or both.
     """
     if bool(options.deliveries) == options.dead:
         raise BadRequest("deliveries", "name them, or give --dead")
     with opened_state(options) as state:
         owner, now_us = _owner(state, options), state.clock.now_us()
 
-        def work(tx: Transaction) -> int:
-            ids = options.deliveries
-            if options.dead:
-                ids = [each.id for each in reversed(deliveries.listing(tx, owner, "dead", MAX_LISTED))]
+        def replay(ids: Sequence[str], tx: Transaction) -> int:
             return sum(_replayed(tx, owner, id, now_us, is_named=not options.dead) for id in ids)
 
-        count = state.database.write(work)
+        if options.dead:
+            dead = state.database.read(lambda tx: deliveries.dead_ids(tx, owner))
+            parts = [dead[first : first + REPLAYED_AT_ONCE] for first in range(0, len(dead), REPLAYED_AT_ONCE)]
+        else:
+            parts = [options.deliveries]
+        count = sum(state.database.write(partial(replay, part)) for part in parts)
     one_line({"replayed": count}) if options.json else print(f"{count} to deliver again")
     return 0
 
 
 def _replayed(tx: Transaction, owner: str, id: str, now_us: int, *, is_named: bool) -> bool:
-    """Make an event pending; return False if its target is gone, which is an error for one that is named."""
+    """Make an event pending; return False if it or its target is gone, an error for one that is named."""
     try:
         deliveries.replay(tx, owner, id, now_us)
-    except BadRequest:
+    except (BadRequest, NotFound):
         if is_named:
             raise
         return False

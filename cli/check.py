@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     The exit code is `DAMAGED` if a file is damaged and was not repaired, else 0, also if the chain has no files.
 
     Raises:
-        BadRequest: for an unknown table.
+        BadRequest: for an unknown table, or a chain that is neither configured nor has files of the tables.
     """
     names = [name for name in (options.tables or "").split(",") if name] or list(TABLES)
     for name in names:
@@ -68,10 +68,14 @@ async def _checked(system: System, options: argparse.Namespace, names: Sequence[
 
     Progress goes to standard error, unless --json is given. Keys are the counts `files` and `sound`, `bytes`, the list
     `damaged`, and after a repair `repaired`: rows by table, by chain.
+
+    Raises BadRequest for a chain that is not configured and has no such files.
     """
     chains = [options.chain] if options.chain else []
     report: dict[str, Any] = {}
     files = scrub.list_files(system.lake, chains, names)
+    if options.chain and not files:
+        system.chain(options.chain)  # refuses a misspelled key; chains that were removed may have files
     total, read_bytes, start_s = sum(file.size for _, file in files), 0, time.monotonic()
     progress = watch("check")
 

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 
 from chainfolio.cli.common import Commands, settings, show_json, show_table
 from chainfolio.cli.groups import GROUPS
-from chainfolio.errors import BadRequest, Unavailable
+from chainfolio.errors import BadAnswer, BadRequest, Unavailable
 from chainfolio.printable import harmless
 
 CLEAR: Final = "\x1b[H\x1b[2J"
@@ -80,13 +80,21 @@ def configured_urls(options: argparse.Namespace) -> list[str]:
 
 
 def read_all(urls: Sequence[str]) -> dict[str, Samples]:
-    """Return the samples by address, without addresses that do not answer; Unavailable if none answers."""
+    """Return the samples by address, without addresses that do not answer.
+
+    Raises:
+        BadAnswer: An answer is larger than MAX_BYTES.
+        Unavailable: No address answers.
+    """
     samples: dict[str, Samples] = {}
     reason = ""
     for url in urls:
         try:
             with urlopen(url, timeout=TIMEOUT_S) as response:
-                samples[url] = parse(response.read(MAX_BYTES).decode())
+                answer = response.read(MAX_BYTES + 1)
+            if len(answer) > MAX_BYTES:
+                raise BadAnswer(url, f"its metrics have more than {MAX_BYTES >> 20} MiB")
+            samples[url] = parse(answer.decode())
         except (OSError, URLError, ValueError) as error:
             reason = f"{url}: {getattr(error, 'reason', error)}"
     if not samples:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ async def export(
         data = await dataset(engine, kind, accounts, of_data, proves_holdings=is_ledger)
     if path is None:
         return await write(data, text_writer(stream, format_name, data, request.method))
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")  # another export may have the same target
     try:
         with _write_errors(path, part):
             summary = await _write_file(part, format_name, data, request.method)

@@ -150,11 +150,6 @@ class JobSchedule:
         finally:
             await self.remove(name, chain=chain)
 
-    def next_run(self, job: Job) -> datetime | None:
-        """Return the next time at which a job is due; None if it is turned off or not scheduled."""
-        scheduled = self._scheduler.get_job(_id(job))
-        return None if scheduled is None else getattr(scheduled, "next_run_time", None)
-
     async def _wake(self, job: Job) -> None:
         """Start a job unless it was removed; if it still runs, only count that it was skipped."""
         if self.jobs.get((job.name, job.chain)) is not job:  # removed meanwhile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,9 +36,12 @@ def write_result(rows: pl.DataFrame, target: str, store: ObjectStore | None = No
 
     try:
         if target.endswith(PARQUET) and "://" not in target:
-            partial = Path(f"{target}.partial")
-            rows.write_parquet(partial)
-            partial.replace(target)
+            partial = Path(f"{target}.{secrets.token_hex(4)}.partial")
+            try:
+                rows.write_parquet(partial)
+                partial.replace(target)
+            finally:
+                partial.unlink(missing_ok=True)
         else:
             options = _options(store) if target.startswith("s3://") else None
             write_deltalake(target, rows.to_arrow(), mode="overwrite", schema_mode="overwrite", storage_options=options)

@@ -109,6 +109,7 @@ _NEWEST = Statement(
         "WHERE account_id = :owner AND (:state = '' OR state = :state) ORDER BY seq DESC LIMIT :most"
     )
 )
+_DEAD = Statement(sa.text("SELECT id FROM alert_deliveries WHERE account_id = :owner AND state = 'dead' ORDER BY seq"))
 _REPLAY = Statement(
     sa.text(
         "UPDATE alert_deliveries SET state = 'pending', queued_us = :now, error = '' "
@@ -183,6 +184,11 @@ def record(tx: Transaction, target: Target, attempts: Sequence[Attempt], next_us
 def listing(tx: Transaction, account_id: str, state: str, limit: int) -> list[Delivery]:
     """Return the newest events of an account, of one state or of all (empty)."""
     return [Delivery(*row) for row in tx.rows(_NEWEST, owner=account_id, state=state, most=limit)]
+
+
+def dead_ids(tx: Transaction, account_id: str) -> list[str]:
+    """Return the ids of all events of an account that were given up, the oldest first."""
+    return [str(id) for (id,) in tx.rows(_DEAD, owner=account_id)]
 
 
 def replay(tx: Transaction, account_id: str, event_id: str, now_us: int) -> Delivery:

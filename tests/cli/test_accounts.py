@@ -8,11 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from chainfolio.alerts.events import event
+from chainfolio.cli import alert
 from chainfolio.cli.state_store import open_state
 from chainfolio.settings_file import load
-from chainfolio.storage.state import alerts
+from chainfolio.storage.state import alerts, deliveries
 from chainfolio.storage.state.accounts import Account, Principal
+from chainfolio.storage.state.database import Statement, Transaction
 from tests.cli.conftest import Run
 
 
@@ -218,3 +222,24 @@ def test_only_a_webhook_gets_another_secret(run: Run, tmp_path: Path) -> None:
         state.close()
     assert target is not None
     assert len(target.valid_secrets(0)) == 1, "an error changes nothing"
+
+
+def test_all_dead_events_are_replayed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    account, _ = create_account(run)
+    file = str(tmp_path / "events")
+    rule = run("alert", "add", "credits", "--under", "9", "--file", file, "--account", account, "--json").json["id"]
+
+    def add_dead(tx: Transaction) -> None:
+        of = alerts.rule(tx, account, rule)
+        deliveries.add(tx, [event(of, str(number), 1, {}) for number in range(7)], 1)
+        tx.run(Statement(sa.text("UPDATE alert_deliveries SET state = 'dead'")))
+
+    state = open_state(load(None, {}))
+    try:
+        state.database.write(add_dead)
+    finally:
+        state.close()
+    monkeypatch.setattr(alert, "MAX_LISTED", 3)
+    monkeypatch.setattr(alert, "REPLAYED_AT_ONCE", 2, raising=False)
+    assert run("alert", "replay", "--dead", "--account", account, "--json").json == {"replayed": 7}
+    assert run("alert", "replay", "--dead", "--account", account, "--json").json == {"replayed": 0}

@@ -49,7 +49,6 @@ def test_a_damaged_file_is_named_with_its_blocks_and_ends_with_5(run: Run, lake:
     assert f"DAMAGED transfers/chain=a/{file.name} (blocks 0 to 19)" in output.out
     assert (output.code, "check --repair" in output.err) == (5, True)
     assert run("check", "--tables", "blocks", "--json").code == 0
-    assert run("check", "b", "--json").code == 0
 
 
 def test_a_file_that_is_gone_is_damaged(run: Run, lake: Lake) -> None:
@@ -74,3 +73,8 @@ def test_an_unknown_table_is_refused_with_those_that_there_are(run: Run) -> None
     ran = run("check", "--tables", "gossip", "--json")
     assert (ran.code, ran.error["field"]) == (2, "tables")
     assert "transfers" in ran.error["remedy"]
+
+
+def test_an_unknown_chain_is_refused(run: Run) -> None:
+    ran = run("check", "etherum", "--json")
+    assert (ran.code, ran.error["field"]) == (2, "chain")

@@ -136,6 +136,13 @@ def test_a_result_that_cannot_replace_a_file_leaves_it(tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
+def test_a_result_that_cannot_be_written_leaves_no_part(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").mkdir()
+    with pytest.raises(StoreError):
+        write_result(pl.DataFrame({"a": [1]}), str(tmp_path / "a.parquet"))
+    assert [file.name for file in tmp_path.iterdir()] == ["a.parquet"]
+
+
 def test_a_lake_and_results_in_a_bucket_are_reached_by_the_settings(
     run: Run, here: Path, s3: S3, bucket_lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

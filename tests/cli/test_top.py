@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chainfolio.api.serve import listening
-from chainfolio.cli.top import parse, summarise
+from chainfolio.cli import top
+from chainfolio.cli.top import parse, read_all, summarise
+from chainfolio.errors import BadAnswer
 from chainfolio.indexer.metrics import serve_metrics
 from tests.api.fakes import ALICE, KEY, an_app
 from tests.api.sessions import client_session
@@ -112,3 +115,13 @@ def test_text_has_a_table_for_each_part(run: Run, monkeypatch: pytest.MonkeyPatc
     ran = run("top", "--once", "--interval", "0.1", "--metrics", "http://a")
     assert ran.code == 0
     assert all(text in ran.out for text in ("ethereum", "node:8545", "vacuum", "20"))
+
+
+def test_metrics_that_are_too_large_are_refused_and_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "metrics"
+    file.write_text(WORKER.replace("INDEXED", "1").replace("REQUESTS", "2"))
+    monkeypatch.setattr(top, "MAX_BYTES", file.stat().st_size)
+    assert read_all([file.as_uri()])
+    monkeypatch.setattr(top, "MAX_BYTES", file.stat().st_size - 1)
+    with pytest.raises(BadAnswer):
+        read_all([file.as_uri()])

@@ -94,7 +94,6 @@ async def moved_schedule(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> As
 async def test_a_job_runs_at_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
     async with moved_schedule(monkeypatch, prices="*/10 * * * *") as it:
         job = it.jobs.add("prices", it.work)
-        assert it.jobs.next_run(job) == datetime(2026, 3, 1, 12, 10, tzinfo=UTC)
         await it.pass_time(30 * 60)
         assert it.runs == ["01 12:10:00", "01 12:20:00", "01 12:30:00"]
         assert (job.run_count, job.skipped_count, job.missed_count, job.error) == (3, 0, 0, "")
@@ -102,9 +101,9 @@ async def test_a_job_runs_at_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_job_that_is_turned_off_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     async with moved_schedule(monkeypatch, prices="") as it:
-        job = it.jobs.add("prices", it.work, at_start=True)
+        it.jobs.add("prices", it.work, at_start=True)
         await it.pass_time(3 * 3600)
-        assert (it.runs, it.jobs.next_run(job)) == ([], None)
+        assert it.runs == []
 
 
 @pytest.mark.slow("a smaller step of the clock", fast=["10", "-10"])
