@@ -97,6 +97,7 @@ async def world(tmp_path: Path, blocks: int = 12) -> AsyncIterator[World]:
             yield World(living, indexed, Engine(system), at, follower)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_each_transaction_gives_one_event_through_growth_reorganisations_and_finality(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         start = here.living.height

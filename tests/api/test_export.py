@@ -77,6 +77,7 @@ async def test_http_1_0_gets_the_length_too(port: int) -> None:
     assert headers["Repr-Digest"] == digest_of(body)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_a_client_that_leaves_pays_nothing(port: int, keys: FakeKeys, engine: PagedEngine) -> None:
     engine.pages = 60
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

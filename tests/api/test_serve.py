@@ -142,6 +142,7 @@ async def test_a_worker_that_dies_young_ends_the_server() -> None:
         assert "worker died" in [line["event"] for line in server.lines]
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_a_worker_that_is_killed_is_replaced_however_young() -> None:
     async with served(2, 0) as server:
         _, child, *_ = [pid for pid in await asyncio.to_thread(group, server.process.pid) if await is_worker(pid)]

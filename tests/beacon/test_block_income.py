@@ -181,6 +181,7 @@ def by_sql(config: Path, capsys: pytest.CaptureFixture[str], validator: int) -> 
     }
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_rows_of_rewards_have_what_blocks_brought_where_the_execution_chain_is_indexed(
     lived: Lived, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

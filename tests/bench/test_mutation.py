@@ -175,6 +175,7 @@ print(json.dumps(outcomes))
 """
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_the_first_test_that_fails_or_does_not_end_notices_a_mutation(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
     command = [sys.executable, "-c", RUN, str(tmp_path / "test_it.py")]

@@ -122,6 +122,7 @@ def test_status_and_doctor_show_what_the_chain_has_and_lacks(operator: Operator,
     assert sorted(chain_report["lacks"]) == sorted(chain["lacks"]) == lacks
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @pytest.mark.usefixtures("indexed")
 def test_coins_are_those_of_the_chain_and_valued_by_its_own_decimals(operator: Operator, ledger: Ledger) -> None:
     (document,) = operator.command("portfolio", ALICE)
@@ -132,6 +133,7 @@ def test_coins_are_those_of_the_chain_and_valued_by_its_own_decimals(operator: O
     assert Decimal(str(operator.command("nav", ALICE)["nav"])) >= Decimal(coin["value"])
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @pytest.mark.usefixtures("indexed")
 def test_tokens_are_those_of_the_chain_and_two_have_prices_of_installed_sources(
     operator: Operator, ledger: Ledger

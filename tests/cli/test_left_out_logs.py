@@ -95,6 +95,7 @@ def test_a_log_of_an_own_transaction_that_the_endpoint_leaves_out_is_in_every_an
     assert endpoint["problem"].startswith("left out logs of accounts")
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_watch_that_ends_between_logs_and_transactions_loses_no_log(
     run: Run, rent: Rent, newcomer_chain: Newcomer, complete: dict[str, Any]
 ) -> None:

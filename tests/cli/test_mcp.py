@@ -95,6 +95,7 @@ async def every_answer(folder: Path, frank: str) -> dict[str, dict[str, Any]]:
     return answers
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_every_tool_agrees_with_the_command(run: Run, wallets: dict[str, str], here: Path) -> None:
     frank = wallets["frank"]
     answers = asyncio.run(every_answer(here, frank))

@@ -26,6 +26,7 @@ def sent_transactions(chain: Newcomer) -> set[str]:
     return hashes
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_watch_reads_every_transaction_from_a_rented_endpoint(run: Run, rent: Rent, newcomer_chain: Newcomer) -> None:
     endpoint = rent(hanging=0)
     ran = run("watch", newcomer_chain.wallet, "--json")
@@ -77,6 +78,7 @@ def test_watch_keeps_to_a_limit_that_counts_calls(run: Run, rent: Rent, newcomer
     assert endpoint.refusals <= 2 * MAX_REFUSED * endpoint.requests
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_an_estimate_of_watch_is_cheap_and_near_what_watch_costs(
     run: Run, rent: Rent, newcomer_chain: Newcomer
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_reader_of_errors_that_has_gone_is_none_either(environment: dict[str, 
     assert (ran.returncode, ran.stdout) == (BY_SHELL, b"")
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_reader_that_has_had_enough_ends_a_long_answer(environment: dict[str, str]) -> None:
     with subprocess.Popen(
         [*COMMAND, "sql", LONG, "--limit", "0"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE

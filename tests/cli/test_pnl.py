@@ -112,6 +112,7 @@ def test_three_engines_open_the_sheet_of_disposals_with_exact_types_and_the_tran
     assert [row[COLUMNS.index("gain")] for row in plain] == [row["gain"] or "N/A" for row in rows]
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_what_goes_between_wallets_of_one_owner_is_no_disposal(run: Run, wallets: dict[str, str]) -> None:
     addresses = sorted(wallets[name] for name in TRADERS)
     alone = [gain for each in addresses for gain in run("pnl", each, "--json").json["gains"] if gain["kind"] == "sent"]
@@ -150,6 +151,7 @@ def test_what_is_not_indexed_is_said_and_not_taken_for_nothing(run: Run, traded:
     assert (ran.code, ran.error["kind"]) == (4, "NotIndexed")
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_portfolio_shows_what_the_lots_of_its_assets_cost_and_why_where_it_does_not(
     run: Run, wallets: dict[str, str]
 ) -> None:
@@ -197,6 +199,7 @@ def test_a_wallet_whose_every_unit_was_bought_closes_to_the_last_digit(
     assert Decimal(document["openPnl"]) == EXACT.subtract(Decimal(wallet["value"]), Decimal(wallet["totalCostBasis"]))
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_transactions_say_what_each_cost_and_gained_and_together_they_are_the_report(
     run: Run, wallets: dict[str, str]
 ) -> None:

@@ -163,6 +163,7 @@ def test_a_data_folder_that_is_there_is_used(run: Run, local: LocalNode, here: P
     assert "data/tail.db" in files(here)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_what_is_watched_at_a_node_is_what_later_answers_at_it_are_made_of(
     run: Run, traded: tuple[LocalNode, str], here: Path
 ) -> None:

@@ -476,6 +476,7 @@ READS_BLOCKS = [
 ]
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_table_of_another_revision_refuses_only_the_queries_that_read_it(
     lake: Lake, files: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

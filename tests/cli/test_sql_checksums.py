@@ -74,6 +74,7 @@ def test_a_changed_file_whose_time_was_set_back_is_refused(run: Run, lake: Lake)
     assert run("sql", TOTAL, "--json").error["kind"] == "CorruptFile"
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_version_of_a_file_is_compared_once_and_only_of_tables_in_the_query(
     run: Run, lake: Lake, examined: list[str]
 ) -> None:

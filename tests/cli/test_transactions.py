@@ -40,6 +40,7 @@ def test_an_offset_leaves_out_the_first(run: Run, wallets: dict[str, str], all_t
     assert run("transactions", wallets["frank"], "--offset", "1000", "--json").json["transactions"] == []
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @pytest.mark.usefixtures("small_pages")
 def test_all_is_every_page(run: Run, wallets: dict[str, str], all_transactions: dict[str, Any]) -> None:
     every = run("transactions", wallets["frank"], "--all", "--json").json
@@ -79,6 +80,7 @@ def days_of(document: dict[str, Any]) -> Iterator[date]:
     return (datetime.fromtimestamp(int(each["timestamp"]), UTC).date() for each in document["transactions"])
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_days_bound_the_list_and_are_included(
     run: Run, wallets: dict[str, str], all_transactions: dict[str, Any]
 ) -> None:

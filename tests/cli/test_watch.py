@@ -69,6 +69,7 @@ def issues(run: Run, address: str) -> list[str]:
     return [issue["reason"] for issue in portfolio["issues"]]
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_watched_account_is_answered_wholly_by_a_node_without_any_other_index(
     run: Run, configured: Path, subject: EvmSubject
 ) -> None:
@@ -128,6 +129,7 @@ def test_what_is_stored_of_accounts_is_what_a_whole_index_has_of_them_whichever_
     assert events == [row for row in both[0]["logs"] if row not in of_whole[0]["logs"]]
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_change_of_a_balance_that_nobody_explained_makes_the_transactions_partial(
     run: Run, configured: Path, subject: EvmSubject
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_change_of_a_balance_that_nobody_explained_makes_the_transactions_part
     ]
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_portfolio_says_what_nobody_explained_of_a_history_and_stays_complete_for_balances_are_read(
     run: Run, configured: Path, subject: EvmSubject
 ) -> None:

@@ -108,6 +108,7 @@ def test_a_file_that_cannot_be_written_ends_it_and_the_next_run_goes_on_to_the_s
     assert watched(here, subject) == expected_rows
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_folder_that_may_not_be_written_is_said_to_be_so(run: Run, here: Path, subject: EvmSubject) -> None:
     configure_watch(here, subject)
     with small_disk(here / "data", "64m"):

@@ -127,6 +127,7 @@ def test_the_picture_of_the_architecture_is_that_of_the_imports() -> None:
     assert drawn == build_architecture.picture(), "run: python -m docs.build_architecture"
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @pytest.mark.node
 @pytest.mark.xdist_group("demo")
 def test_the_notebook_runs_from_its_first_cell_to_its_last(

@@ -244,6 +244,7 @@ def test_indexing_once_more_changes_nothing(settings: Settings, capsys: pytest.C
     assert before["transfers"] > 0
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_the_demo_prints_one_document_and_ends(tmp_path: Path) -> None:
     child = subprocess.run(
         [sys.executable, "-m", "chainfolio.cli.main", "demo", "--once", "--json", "--blocks", "10", "--data", "demo"],

@@ -121,6 +121,7 @@ async def test_a_reorg_takes_back_what_it_undoes(world: World, serving: Serving)
         world.node.revert(snapshot)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_without_its_node_it_answers_what_it_knows_and_recovers_with_it(serving: Serving) -> None:
     with LocalNode() as node:
         world = history(node)

@@ -252,6 +252,7 @@ async def test_cash_is_what_lies_loose_and_is_pegged_whoever_prices_it(today: To
             assert Decimal(document(snapshot, account).cash_balance) == cash > 0
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @pytest.mark.node
 async def test_a_day_that_is_not_indexed_whole_is_unknown_and_the_reason_is_told(today: Today, tmp_path: Path) -> None:
     top = today.subject.height - 64

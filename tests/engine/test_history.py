@@ -114,6 +114,7 @@ async def test_each_day_is_what_the_last_block_before_it_says_and_so_is_29_febru
         assert int.from_bytes(row["raw"], "big") == raw
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_a_day_that_is_read_again_is_the_snapshot_byte_for_byte(world: World, system: System) -> None:
     wallets = [world.wallets[name] for name in ("alice", "bob", "carol")]
     first = await all_of(system, wallets, DAYS)
@@ -145,6 +146,7 @@ async def test_an_overview_of_a_kept_day_asks_no_node_and_has_its_pictures(world
     assert len(rows) > 1
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_many_days_take_the_requests_of_one_and_what_is_kept_is_never_asked_again(
     world: World, system: System
 ) -> None:

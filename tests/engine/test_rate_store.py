@@ -62,6 +62,7 @@ def test_what_was_told_of_a_day_first_stays_and_comes_back_to_the_last_digit(sto
     assert store.lake.count(FIAT_RATES) == 2 * len(CURRENCIES)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_many_small_commits_are_merged_and_nothing_is_lost(store: RateStore) -> None:
     rates_by_day = days(MIN_MERGED_FILES + 1)
     for day in rates_by_day:
@@ -140,6 +141,7 @@ def keep_many(work: Work) -> list[Decimal]:
     return used
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_two_processes_that_are_told_different_rates_use_and_keep_the_same(tmp_path: Path) -> None:
     with store_at(tmp_path):
         pass

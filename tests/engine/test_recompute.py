@@ -146,6 +146,7 @@ USD = st.builds(lambda digits, places: str(Decimal(digits).scaleb(-places)), st.
 QUOTES = st.dictionaries(st.sampled_from([NATIVE, USDC, THIN]), st.tuples(USD, st.one_of(st.none(), USD)))
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @settings(max_examples=40, deadline=None)
 @given(holdings=HOLDINGS, quotes=QUOTES)
 def test_columns_equal_fractions_computed_one_by_one(

@@ -232,6 +232,7 @@ def events() -> Iterator[tuple[Case, str, str, list[dict[str, Any]]]]:
             yield case, account, asset, group
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_events_have_their_direction_asset_and_amount() -> None:
     """Check 605 events: 555 equal one transfer of ours, 8 the sum of several.
 

@@ -199,6 +199,7 @@ def test_rows_of_accounts_are_all_rows_of_them_while_rows_move_on(history: Table
     holds()
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_no_row_is_missed_whenever_it_moves_on() -> None:
     rows = [{"height": height, "owner": ACCOUNTS[0], "raw": 1} for height in range(HEIGHTS)]
     for before in range(12):

@@ -87,6 +87,7 @@ async def test_a_transaction_that_a_reorganisation_moves_up_is_on_the_next_page(
             assert hashes(next_page) == [older]
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_a_node_on_another_branch_than_the_index_is_an_error(tmp_path: Path) -> None:
     with evm(6) as subject:
         alice, weth = subject.deployment.accounts["alice"], subject.token("WETH")

@@ -144,6 +144,7 @@ def number(raw: object) -> int:
     return int.from_bytes(raw, "big")
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_everything_that_wallets_did_is_there_once_the_newest_first(
     subject: EvmSubject, details: dict[str, list[Row]], tmp_path: Path
 ) -> None:

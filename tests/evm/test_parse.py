@@ -67,6 +67,7 @@ def test_a_damaged_log_is_refused_by_both_or_read_alike_by_both(data: st.DataObj
     assert outcome(bytes(content), parse) == outcome(bytes(content), strict)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_no_place_of_an_answer_is_read_with_less_care_by_templates() -> None:
     content = body(*({**ONE, "topics": ["0x" + "22" * 32] * 2, "logIndex": hex(k)} for k in (1, 2)))
     for at in range(len(content)):

@@ -157,6 +157,7 @@ def test_savings_of_a_proxy_come_back_with_interest(maker_world: tuple[World, Ma
     equal(me)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_the_collateral_of_a_proxy_that_was_given_away_has_no_known_gain(maker_world: tuple[World, Maker]) -> None:
     me = ProxyOwner.new(*maker_world)
     me.open(30 * WAD, 900 * WAD)

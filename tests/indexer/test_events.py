@@ -63,6 +63,7 @@ def stake_nothing(subject: EvmSubject, name: str) -> None:
     subject.node.settle([tx(account, chef(subject), "deposit(uint256,uint256)", 0, 0)])
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_an_event_is_met_in_the_tail_goes_with_its_block_and_comes_back(
     living: EvmSubject, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ async def test_an_event_is_met_in_the_tail_goes_with_its_block_and_comes_back(
         assert len(known_events(indexed, living, ivan)) == 1
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_the_history_is_every_event_once_however_it_came_about(living: EvmSubject, tmp_path: Path) -> None:
     """Filter after filter, followed or filled, derived at once or in between, decoded again: the same rows."""
     contracts = (chef(living), living.deployment.contracts["StakingRewards"].lower())

@@ -52,6 +52,7 @@ async def test_final_blocks_move_when_they_are_many_or_have_waited(
         assert indexed.tail.blocks(indexed.key)[0].height == living.height - FINALITY + 1
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_a_long_way_to_the_head_does_not_fill_the_tail(
     living: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +74,7 @@ async def test_a_long_way_to_the_head_does_not_fill_the_tail(
         assert indexed.rows("blocks") == in_order(living.rows(Span(0, living.height))["blocks"])
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_a_head_that_stays_below_ours_is_believed_in_the_end(living: EvmSubject, tmp_path: Path) -> None:
     clock = ManualClock()
     living.fork(0)
@@ -95,6 +97,7 @@ async def test_a_head_that_stays_below_ours_is_believed_in_the_end(living: EvmSu
         assert indexed.rows("blocks") == in_order(living.rows(Span(0, living.height))["blocks"])
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_only_the_contracts_of_the_settings_are_followed(living: EvmSubject, tmp_path: Path) -> None:
     first, second = living.plain[1:3]
     for contracts in ([first], [first, second]):  # the second one is added between two runs
@@ -116,6 +119,7 @@ async def test_only_the_contracts_of_the_settings_are_followed(living: EvmSubjec
             await indexed.follower().finalise_all()
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_a_dataset_that_is_added_is_read_for_the_tail_too(living: EvmSubject, tmp_path: Path) -> None:
     async with index(living, tmp_path, datasets=LOGS) as narrow:
         await narrow.fill_final()

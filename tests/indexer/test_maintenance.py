@@ -92,6 +92,7 @@ def test_heights_without_a_row_make_no_history_due(chain: Chain) -> None:
     assert chain.maintenance.due_histories() == []
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_after_any_time_an_account_has_few_files(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "PENDING_ROWS", 40)
     rows = 0

@@ -155,6 +155,7 @@ async def worker(config: Path, url: str) -> AsyncIterator[asyncio.Task[None]]:
             await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_the_head_is_followed_while_older_ranges_are_indexed(
     config: Path, live: LiveChain, quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

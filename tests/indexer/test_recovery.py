@@ -167,6 +167,7 @@ async def test_following_may_die_at_any_moment(subject: EvmSubject, chain_answer
     assert await every_death(subject, chain_answers, tmp_path, None, run) >= 10
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_decoding_again_may_die_at_any_moment(subject: EvmSubject, chain_answers: Known, tmp_path: Path) -> None:
     async with index(subject, tmp_path / "before", datasets=DATASETS, span=5) as indexed:
         remember(indexed, chain_answers)
@@ -235,6 +236,7 @@ async def test_a_log_that_changes_its_table_is_neither_lost_nor_doubled(
         assert indexed.read_all() == before
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_a_log_on_its_way_to_another_table_outlives_any_death(
     subject: EvmSubject, chain_answers: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ async def assert_as_from_scratch(live: Index, living: EvmSubject, tmp_path: Path
             assert live.stored(table) == scratch.stored(table), table
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_only_what_is_gone_is_forgotten_and_the_rest_is_as_from_scratch(
     living: EvmSubject, live: Index, tmp_path: Path
 ) -> None:
@@ -214,6 +215,7 @@ class Steps(ManualClock):
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_a_worker_halts_visibly_and_goes_on_by_itself(
     living: EvmSubject, live: Index, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -92,6 +92,7 @@ async def take(indexed: Invented, step: tuple[str, Span, set[str]]) -> None:
         await indexed.materialise()
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @settings(max_examples=10)
 @given(steps)
 def test_in_whatever_order_a_chain_contracts_and_accounts_are_indexed_every_row_is_stored_once(
@@ -189,6 +190,7 @@ async def test_a_budget_ends_the_work_and_the_next_run_goes_on_where_it_ended(tm
         await whole_histories(indexed, SUBJECT)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @pytest.mark.parametrize(
     "whole_datasets", [(), ("transfers",), DATASETS], ids=["accounts alone", "with some", "with all"]
 )

@@ -88,6 +88,7 @@ async def test_a_worker_takes_up_what_requests_have_watched_and_follows_it(tmp_p
         assert len(live.rows("transfers")) < len(subject.rows(Span(0, subject.height))["transfers"])
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_an_account_that_is_watched_while_the_whole_chain_is_indexed_is_read_first_and_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_name_names_its_extra(tmp_path: Path) -> None:
     assert (ran.returncode, 'pip install "chainfolio[ens]"' in ran.stderr) == (7, True), ran.stderr
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @pytest.mark.node
 def test_a_wallet_of_a_real_node_loads_no_extra_and_no_other_kind(tmp_path: Path) -> None:
     with LocalNode() as node:

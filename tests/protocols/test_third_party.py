@@ -101,6 +101,7 @@ def installed(package: Path, site: Path) -> None:
         assert process.returncode == 0, process.stdout + process.stderr
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_the_wheel_is_all_that_it_takes(operator: Operator, tmp_path: Path) -> None:
     assert KEY not in operator.positions(site=tmp_path)
     portfolio = operator.positions()
@@ -113,6 +114,7 @@ def test_the_wheel_is_all_that_it_takes(operator: Operator, tmp_path: Path) -> N
     assert package["provider"] == "chainfolio-strange-farm 0.1.0"
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_package_that_cannot_be_loaded_is_an_issue_of_every_answer_and_stops_no_other(
     operator: Operator, tmp_path: Path
 ) -> None:
@@ -203,6 +205,7 @@ def test_a_decoder_that_changed_is_told_by_what_it_finds_and_what_it_asks(operat
         module.write_text(source)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_recording_needs_no_index_where_it_is_told_what_was_met(
     operator: Operator, demo_world: World, tmp_path: Path
 ) -> None:

@@ -140,6 +140,7 @@ def indexed(node: SolanaNode, *groves: Grove) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @pytest.mark.node
 def test_compressed_nfts_are_in_a_portfolio_by_their_trees_and_spam_among_them_is_spam(
     node: SolanaNode, running: Callable[..., Run]

@@ -87,6 +87,7 @@ def run(lived: Lived, running: Callable[..., Run]) -> Run:
     return running(lived.node.rpc("getGenesisHash"), lived.url)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_past_days_are_what_there_is_now_without_what_moved_since(run: Run, lived: Lived) -> None:
     run("watch", lived.owner)
     days = [lived.first + timedelta(days=number) for number in range(5)]
@@ -128,6 +129,7 @@ def test_days_of_a_wallet_that_nobody_watches_are_unreadable_and_say_what_to_do(
     assert "chainfolio watch ADDRESS reads them" in each["reason"]
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_the_historical_route_answers_for_a_day(run: Run, lived: Lived, tmp_path: Path) -> None:
     await asyncio.to_thread(run, "watch", lived.owner)
     settings = load(tmp_path / "chainfolio.toml", {})

@@ -39,6 +39,7 @@ def demo(folder: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(captured.out), captured.err
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_the_demo_shows_wallets_of_both_chains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document, stderr = demo(tmp_path / "demo", capsys)
     if "Solana is left out" in stderr:

@@ -75,6 +75,7 @@ def traded(node: SolanaNode, run: Run) -> tuple[Keypair, Pubkey, int]:
     return wallet, token, then
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_past_balance_is_that_of_now_without_what_moved_since(
     node: SolanaNode, run: Run, traded: tuple[Keypair, Pubkey, int]
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_past_balance_that_rows_do_not_add_up_to_is_partial(
     assert any("add up to 3000000000" in issue["reason"] for issue in portfolio["issues"])
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_what_an_account_did_is_answered_minutes_after_it_was_read(
     node: SolanaNode, run: Run, traded: tuple[Keypair, Pubkey, int]
 ) -> None:
@@ -127,6 +129,7 @@ def test_what_an_account_did_is_answered_minutes_after_it_was_read(
     assert (document["completeness"], len(document["transactions"])) == ("complete", 4)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_every_route_answers_about_a_solana_address(
     run: Run, traded: tuple[Keypair, Pubkey, int], tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ async def test_a_mint_of_token_2022_says_itself_what_it_is_called(node: SolanaNo
     assert wallet.tokens[str(mint)].raw == 1
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_what_nobody_asked_for_and_has_a_link_in_its_name_is_spam(node: SolanaNode, run: Run) -> None:
     wallet = Keypair()
     owner = wallet.pubkey()

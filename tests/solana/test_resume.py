@@ -48,6 +48,7 @@ def test_a_back_fill_that_is_killed_again_and_again_has_every_row_once_and_repea
         assert broken.run_once() < 20 + MAX_LOOKUPS  # a run prepares gains of so many transactions more
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_back_fill_that_dies_after_1000_transactions_reads_at_most_400_again(tmp_path: Path) -> None:
     """Two batches of 200 requests: one that is being written, and one that is being read."""
     wallet = Wallet(1_500)

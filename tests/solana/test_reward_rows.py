@@ -98,6 +98,7 @@ def run(staking_wallet: StakingWallet, running: Callable[..., Run]) -> Run:
     return running(staking_wallet.node.rpc("getGenesisHash"), staking_wallet.url)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @pytest.mark.node
 def test_what_a_stake_earned_is_income_and_changes_no_balance(run: Run, staking_wallet: StakingWallet) -> None:
     run("watch", staking_wallet.owner)
@@ -140,6 +141,7 @@ async def test_a_day_has_what_a_stake_earned_and_a_balance_has_not(run: Run, sta
     )
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @pytest.mark.node
 def test_a_wallet_that_is_read_on_and_on_has_each_reward_once(run: Run, staking_wallet: StakingWallet) -> None:
     idle = str(Keypair().pubkey())

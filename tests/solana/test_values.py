@@ -228,6 +228,7 @@ def lent(node: SolanaNode, wallet: Pubkey) -> None:
         put(node, address, owner, content)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_what_was_borrowed_counts_against_what_is_there(node: SolanaNode, run: Run, priced: None) -> None:
     wallet = Keypair().pubkey()
     send_coins(node, wallet, 2 * 10**9)

@@ -133,6 +133,7 @@ def test_rows_explain_every_balance(node: tuple[StarknetSubject, str], run: Run,
     assert '"missing_row"' not in report
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_an_account_that_is_watched_has_what_a_whole_index_has_in_several_runs_and_says_what_may_be_missing(
     node: tuple[StarknetSubject, str], run: Run
 ) -> None:
@@ -157,6 +158,7 @@ def test_an_account_that_is_watched_has_what_a_whole_index_has_in_several_runs_a
     assert "name accounts in their data alone" in json.dumps(run("portfolio", wallet))
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @pytest.mark.node
 async def test_every_route_answers_about_addresses_of_all_kinds_together(
     node: tuple[StarknetSubject, str], run: Run, tmp_path: Path
@@ -213,6 +215,7 @@ async def asked_about_all(settings: Settings, coins: dict[str, Decimal]) -> None
         assert {each["key"] for each in await ask("chains")} >= {"starknet", "local", "tron", "solana"}
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_every_route_answers_about_starknet_beside_other_kinds(
     node: tuple[StarknetSubject, str], run: Run, tmp_path: Path
 ) -> None:

@@ -88,6 +88,7 @@ def test_a_column_is_read_though_another_part_of_the_file_is_damaged(lake: Lake,
         lake.scan(TRANSFERS).collect()
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_no_flipped_bit_gives_another_row_of_an_account(lake: Lake, make_rows: Maker) -> None:
     rows = make_rows(ACCOUNT_TRANSFERS, "a", range(300))
     lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)

@@ -70,6 +70,7 @@ def test_a_batch_is_written_once_however_often_it_is_appended(lake: Lake, make_r
     assert lake.chains(TRANSFERS) == ["a", "b"]
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_the_mark_of_a_batch_outlives_checkpoints(lake: Lake, make_rows: Maker) -> None:
     lake.append(BLOCKS, make_rows(BLOCKS, "b", [1]), stream="b/blocks", batch=4)
     for batch in range(101):
@@ -178,6 +179,7 @@ def test_the_history_of_an_account_is_read_from_its_bucket_alone(lake: Lake, mak
     assert lake.of_accounts(ACCOUNT_TRANSFERS, "z", [account]).collect().is_empty()
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_an_account_may_fill_many_row_groups_or_share_one(
     lake: Lake, make_rows: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

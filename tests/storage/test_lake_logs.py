@@ -37,6 +37,7 @@ def entries(lake: Lake) -> int:
     return len(list((Path(lake.uri) / BLOCKS.name / "_delta_log").iterdir()))
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_entries_before_a_checkpoint_go_after_a_day(tmp_path: Path) -> None:
     lake, reader, second_writer = (Lake(str(tmp_path)) for _ in range(3))
     add(lake, 1, 20)
@@ -48,6 +49,7 @@ def test_entries_before_a_checkpoint_go_after_a_day(tmp_path: Path) -> None:
     assert Lake(str(tmp_path)).count(BLOCKS) == 222
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_young_entries_stay_for_readers_of_their_versions(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     add(lake, 1, 120, is_old=False)
@@ -75,6 +77,7 @@ def test_entries_stay_as_long_as_replaced_files(tmp_path: Path, monkeypatch: pyt
     assert (lake.count(BLOCKS), retention()) == (5, "interval 2 hours")
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_checkpoints_forget_files_that_were_replaced_long_ago(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, real = Lake(str(tmp_path)), time.time_ns
     add(lake, 1, 20)

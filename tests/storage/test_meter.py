@@ -445,6 +445,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 """
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 @pytest.mark.parametrize("kind", KINDS)
 def test_processes_share_one_rate_and_one_purse(kind: str, stores: Stores) -> None:
     url = stores.url(kind)

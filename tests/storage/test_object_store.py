@@ -95,6 +95,7 @@ def test_a_refused_append_is_a_typed_error_and_is_repeated_later(
     assert heights(bucket_lake) == [1, 2]
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_a_read_that_begins_before_the_service_fails_is_a_typed_error(
     s3: S3, bucket_lake: Lake, make_rows: Maker
 ) -> None:

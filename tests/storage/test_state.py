@@ -344,6 +344,7 @@ def test_a_begin_keeps_the_result_before_it_and_an_end_replaces_it(state: State)
     assert state.database.read(jobs.every)[1] == last
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_several_that_open_a_new_store_at_once_all_find_it_whole(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/state.db"
     use = "import sys; from chainfolio.storage.state import open_database; open_database(sys.argv[1]).close()"

@@ -78,6 +78,7 @@ async def test_a_request_is_sent_three_times_at_most() -> None:
     assert transport.requests > 2
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 async def test_an_endpoint_that_is_slow_throughout_is_not_asked_twice_as_often() -> None:
     transport = HangingTransport(*range(1, 400, 2))
     endpoint = endpoint_of(transport, timeout_s=0.2)

@@ -131,6 +131,7 @@ def test_a_wallet_now_and_then_by_the_command_line(wallet_chain: WalletChain, ru
         assert past["blockNumber"] == str(height)
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_what_an_account_did_is_read_alone_where_a_list_of_it_is_served(wallet_chain: WalletChain, run: Run) -> None:
     settings = Path("chainfolio.toml")
     settings.write_text(settings.read_text() + 'index = "accounts"\n')

@@ -132,6 +132,7 @@ def test_a_forged_transfer_is_listed_apart_by_reconcile(dusted: Dusted, run: Run
     assert (apart["count"], apart["assets"]) == (1, [f"tron:{dusted.node.chain_id}/trc20:{base58check(dusted.token)}"])
 
 
+@pytest.mark.slow("takes seconds, and faster tests take its branches")
 def test_tokens_that_loop_for_ever_leave_a_wallet_readable(
     dusted: Dusted, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
