@@ -184,3 +184,8 @@ def test_the_body_of_an_event_has_at_most_fifty_assets_of_a_side() -> None:
     assert event.body.count(b'"recipient"') == 0
     assert event.body.count(b'"symbol"') == 50
     assert len(event.body) < 20_000
+
+    parts = [SimpleNamespace(**vars(asset) | {"value": value}) for value in ("9" * 30, "0.1")]
+    transaction.assets_in = parts
+    event, _ = transactions._of_transaction(CHAIN, of, transaction)
+    assert f'"valueUsd":"{"9" * 30}.1"'.encode() in event.body, "the sum is exact"

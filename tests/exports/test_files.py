@@ -11,6 +11,7 @@ import tempfile
 import tracemalloc
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+from typing import cast
 
 import duckdb
 import openpyxl
@@ -19,9 +20,12 @@ import pypdf
 import pytest
 from pyarrow import parquet as pq
 
+from chainfolio.engine.service import Engine
 from chainfolio.errors import BadRequest
+from chainfolio.exports import formats
 from chainfolio.exports.dataset import Dataset, Page, Row, Summary, Writer, write
 from chainfolio.exports.formats import BINARY, binary_writer, text_writer
+from chainfolio.exports.sources import ExportRequest
 from chainfolio.exports.xlsx_file import MAX_ROWS, XlsxWriter
 from chainfolio.portfolio.document import IssueDocument
 from tests.exports.samples import ALICE, HOSTILE
@@ -213,3 +217,29 @@ def test_a_statement_of_many_rows_has_them_all(tmp_path: Path) -> None:
     export(path := tmp_path / "a.pdf", dataset(rows, page_size=250))
     pages = pypdf.PdfReader(path).pages
     assert "t99999" in pages[-1].extract_text()
+
+
+def test_two_exports_to_one_file_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    barrier = asyncio.Barrier(2)
+
+    async def pages() -> AsyncIterator[Page]:
+        for row in ROWS:
+            await barrier.wait()
+            yield Page([row])
+
+    async def together(*_: object, **__: object) -> Dataset:
+        return Dataset("holdings", (ALICE,), COLUMNS, pages())
+
+    monkeypatch.setattr(formats, "dataset", together)
+    target, engine = ("csv", tmp_path / "a.csv"), cast("Engine", None)
+
+    async def export_twice() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2):
+                work = formats.export(engine, "holdings", [], ExportRequest(), target=target, stream=io.StringIO())
+                group.create_task(work)
+
+    asyncio.run(export_twice())
+    with (tmp_path / "a.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == len(ROWS)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.csv"]
