@@ -147,12 +147,14 @@ def _nearest(kind: type[ChainSettings], key: str, section: str) -> str:
 
 
 def masked(url: str) -> str:
-    """Return a URL that is safe to show: scheme and host only, because the rest may be a key.
+    """Return a URL that is safe to show: scheme, host and port only, because the rest may be a key.
 
-    A local path without a host is shown whole, unless it may contain a password. Text without a scheme is hidden up to
-    its host. An empty URL stays empty.
+    A URL without a host (`sqlite:///…`) is shown whole, unless it has `@` or `?`. The host is hidden too if an `@`
+    follows it. Text that does not begin with a scheme is hidden whole. An empty URL stays empty.
     """
     scheme, mark, tail = url.partition("://")
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        return url and "…"
     authority = re.split(r"[/?#]", tail)[0]
     host = authority.rpartition("@")[2]
     if mark and "@" in tail[len(authority) :]:  # what looks like the host may be a part of the password

@@ -252,7 +252,10 @@ def _bytes(folder: Path) -> int:
 
 
 def _sheet(report: dict[str, Any]) -> list[list[Any]]:
-    """Return the rows for --csv: one per dataset, and one for each chain without datasets."""
+    """Return the rows for --csv, in the columns of `SHEET` and without the header.
+
+    There is one per dataset, and one for each chain without datasets.
+    """
     return [
         [
             *(chain[name] for name in SHEET[:5]),

@@ -57,7 +57,8 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Watch addresses and index their histories, or end it with --stop, or print the cost with --estimate.
 
-    Without limits, what `transactions` and `pnl` need beyond the index is read too, for up to MAX_PREPARED addresses.
+    Without limits, what `transactions` and `pnl` need beyond the index is read too, unless there are more than
+    MAX_PREPARED addresses.
     The exit code is 0, also if another process indexes the chain and will read them.
 
     Raises:

@@ -125,7 +125,8 @@ async def _forecast(
 def paced_s(chain: Chain, requests: int, calls: int) -> float:
     """Return the seconds that requests take: sequentially, within the rate of the best endpoint.
 
-    An endpoint that refuses large batches is a rented one, and is assumed to have a rate limit if none is known.
+    `calls` is their number of calls, which counts if the endpoint limits calls. 0 without endpoints. An endpoint that
+    refuses large batches is a rented one, and is assumed to have a rate limit if none is known.
     """
     took_s = []
     for each in chain.health():

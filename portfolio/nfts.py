@@ -98,7 +98,7 @@ def _groups(collectibles: Sequence[Collectible]) -> list[list[Collectible]]:
 def _by_collection(collectibles: Sequence[Collectible], style: _Style) -> dict[str, CollectionDocument]:
     """Return the collections of collectibles, by `chain:contract`, with their numbers in ascending order.
 
-    Equal numbers of several accounts stay single.
+    A number that several accounts hold has one item for each of them.
     """
     collections = {}
     for group in _groups(collectibles):

@@ -228,7 +228,7 @@ def _parts_of(
 def _groups(footer: pq.FileMetaData, account: AccountKey, key: str = "account") -> range:
     """Return the row groups that may have rows of an account, by their statistics.
 
-    An empty range if none can.
+    An empty range if none can. The file must be sorted by `key` and have statistics of all row groups.
     """
     column = column_index(footer, key)
 

@@ -176,8 +176,9 @@ class Endpoint(HttpEndpoint, ABC):
     async def ask_unchecked(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
         """Return a result or a typed refusal for each request, in order, without a handshake.
 
-        Stored answers are not used. A refused batch is sent again in smaller parts, and the smaller size is stored as a
-        capability. If a single request is refused for its size, that error is its answer.
+        `height` is the block that the requests are about, for errors. Stored answers are not used. A refused batch is
+        sent again in smaller parts, and the smaller size is stored as a capability. If a single request is refused for
+        its size, that error is its answer.
 
         Raises:
             SourceError: The endpoint failed after retries, or its answer is malformed.

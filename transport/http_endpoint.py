@@ -190,6 +190,8 @@ class HttpEndpoint:
     ) -> T:
         """Send until `read` accepts the response; waits grow, carry jitter, and honour `Retry-After`.
 
+        There are MAX_TRIES tries, or fewer before the first answer. After the last one the endpoint counts as down.
+
         Args:
             send: Makes one exchange.
             read: Decodes a body; its Unavailable means that the request is sent again.

@@ -53,7 +53,10 @@ def _nibbles(key: bytes) -> Nibbles:
 
 
 def _trie(pairs: Sequence[tuple[Nibbles, bytes]]) -> rlp.Item:
-    """Return the node over sorted (path, value) pairs with different paths: a leaf, extension or branch."""
+    """Return the node over sorted (path, value) pairs with different paths; `b""` without pairs.
+
+    The node is a leaf, extension or branch.
+    """
     if not pairs:
         return b""
     first, last = pairs[0][0], pairs[-1][0]

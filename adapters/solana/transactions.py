@@ -200,8 +200,8 @@ def _main_program(
     """Return the main program of a transaction, and the first bytes of its data.
 
     The main program is the first one that is not in `COMMON`, or else the first one; settings of the compute budget do
-    not count. If it is called more than once, the call with the most data counts. The data is None for votes, and if
-    all programs are in `COMMON`.
+    not count. If it is called more than once, the call with the most data counts. The data is None for votes, for calls
+    without data, and if all programs are in `COMMON`; both are None without a program. Raises BadAnswer.
     """
     first_program = main_program = None
     content = ""

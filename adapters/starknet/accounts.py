@@ -125,7 +125,8 @@ def balances(
 ) -> Plan[list[Balance]]:
     """Return the balances of (account, asset) pairs, in order.
 
-    A single collectible has 1 or 0, a collection the number of its items. `call` handles both spellings of functions.
+    A single collectible has 1 or 0, a collection the number of its items. A failed call gives its Reverted or Unknown,
+    a malformed amount Unknown. `call` handles both spellings of functions.
     """
     results = yield from call([_balance_call(facts, account, asset) for account, asset in pairs])
     return [_decode_balance(account, asset, result) for (account, asset), result in zip(pairs, results, strict=True)]

@@ -126,9 +126,13 @@ def _encode_hex_element(number: int, value: str) -> bytes:
 
 
 def _encode_enum(names: Mapping[str, int], number: int, value: str) -> bytes:
-    """Encode an enum by its name, or by `UNKNOWN_ENUM_VALUE_…_<number>` if a number has no name.
+    """Encode an enum as field `number`, by its name, or by `UNKNOWN_ENUM_VALUE_…_<code>` without one.
 
-    Raises KeyError for an unknown name, ValueError for a number that is none or has a name.
+    Empty for code 0.
+
+    Raises:
+        KeyError: The name is unknown.
+        ValueError: The code is no number, or has a name.
     """
     code = int(value.rpartition("_")[2]) if value.startswith(UNNAMED_PREFIX) else names[value]
     if value.startswith(UNNAMED_PREFIX) and code in names.values():

@@ -122,7 +122,7 @@ def _rows(
 ) -> list[Approval]:
     """Return up to `limit` approvals of amounts in `span`, newest first.
 
-    At or before the start if it is a position.
+    If `start` is a position, only those at or before it. If it is a height, `span` is the limit.
     """
     import polars as pl
 

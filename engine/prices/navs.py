@@ -53,7 +53,8 @@ async def navs_at(
 ) -> list[Nav]:
     """Return the value of each account at a block, in order, in USD or fiat at that time's rate.
 
-    A coin as `currency` would get its current price: the caller checks that it is fiat.
+    A coin as `currency` would get its current price: the caller checks that it is fiat. `past` is that of
+    `Snapshotter.take`.
 
     Errors as of `Snapshotter.take`, and NotSupported if the currency has no rate then.
     """

@@ -53,7 +53,8 @@ def are_fees_indexed(tail: Tail, chain: str, accounts: Sequence[str], block: Blo
 def fees_of(account_rows: AccountRows, block: Block) -> dict[str, int]:
     """Return the raw fees of all transactions that accounts sent up to `block`, by account.
 
-    Empty if the index has another block at `block`'s height. Accounts that sent nothing have 0.
+    `account_rows` must end at `block`: later rows would count, too. Empty if the index has another block at `block`'s
+    height. Accounts that sent nothing have 0.
     """
     import polars as pl
 

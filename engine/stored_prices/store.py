@@ -181,8 +181,9 @@ class PriceStore:
     def recent(self, block: Block, days: int) -> dict[Asset, Price]:
         """Return the last stored price of each asset in the `days` before a block.
 
-        The newest prices are cached. After a price of a newer block was added, older blocks are read from the store
-        again.
+        The newest prices are cached: prices that this store adds at the block itself are included, those that other
+        processes add later are not. After a price of a newer block was added, older blocks are read from the store
+        again, without prices of the block itself.
         """
         since_us = block.time_us - days * DAY_US
         with self._lock:  # while files are read, `add` waits: its prices would be absent from what was read

@@ -108,7 +108,11 @@ def _legs(
     treatment: Treatment,
     facts: Mapping[str, AssetFacts],
 ) -> tuple[dict[str, _Legs], list[OwnTransfer]]:
-    """Return the possible sides of transfers by asset, and those over bridges that are no own ones."""
+    """Return the possible sides of transfers by identity, and bridge transfers that cannot be matched.
+
+    A trusted asset has one identity on all chains. A bridge transfer cannot be matched if another account sent it, or
+    if its asset is not trusted.
+    """
     legs: defaultdict[str, _Legs] = defaultdict(lambda: _Legs([], []))
     foreign: list[OwnTransfer] = []
     for i, entry in enumerate(entries):

@@ -302,6 +302,7 @@ def test_settings_never_show_what_may_be_a_key(here: Path, url: str) -> None:
         ("postgresql://me:word@host:5432/db", "postgresql://host:5432/…"),
         ("https://host:8545/v2/key", "https://host:8545/…"),
         ("word", "…"),
+        ("host/key?next=https://other", "…"),
     ],
 )
 def test_an_address_is_shown_by_its_host_alone(url: str, host: str) -> None:

@@ -134,7 +134,9 @@ def batch_size(endpoint: Endpoint, calls_per_probe: int = len(STATE_METHODS)) ->
 async def accounts_with_code(
     endpoint: Endpoint, height: int, accounts: Sequence[str], hashes: Mapping[int, str]
 ) -> tuple[str, ...]:
-    """Return the accounts that have code at a height.
+    """Return the accounts, of at least one, that have code at a height.
+
+    The block is named by its hash if `hashes` has one for the height.
 
     Raises:
         SourceError: The endpoint refused a call.

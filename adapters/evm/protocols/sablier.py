@@ -12,10 +12,10 @@ AMOUNTS = ("getDepositedAmount", "getWithdrawnAmount", "getRefundedAmount", "wit
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode one stream: what is still to come, and what can be withdrawn now.
+    """Decode one stream: what is still to come (`supplied`), and what can be withdrawn now (`rewards`).
 
-    None if the account does not own the stream, or if it is empty. The sender can cancel a stream that is cancelable:
-    then only what was streamed is paid.
+    None if the account does not own the stream, its token cannot be read, or it is empty. A remark says if the sender
+    can cancel it: then only what was streamed is paid.
     """
     lockup, number = match.contract, (match.id,)
     owner, end_s, is_cancelable, *results = yield [
