@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chainfolio.adapters.evm.positions.rules import ProtocolMatch, ReadError
-from chainfolio.adapters.evm.protocols.compound_v2 import position, unwrap
+from chainfolio.adapters.evm.protocols.compound_v2 import NOT_SENT, position, unwrap
 from chainfolio.contracts import Position, Snapshot
 from chainfolio.localchain.deploy import WAD, deploy
 from chainfolio.localchain.evm import MAX, Tx, tx
@@ -224,6 +224,16 @@ def test_a_second_market_of_an_asset_has_a_position_of_its_own() -> None:
         (MARKET,): ((TokenAmount(ASSET, 500),), True, False),
         (second,): ((TokenAmount(ASSET, 70),), False, True),
     }
+
+
+def test_a_gift_in_a_second_market_of_a_fork_leaves_the_deposit_verified() -> None:
+    second = "0x" + "52" * 20
+    says = {(second if part == MARKET else part, *rest): value for (part, *rest), value in HEALTHY.items()}
+    says |= {(COMPTROLLER, "markets", second): (True, WAD // 2), (ASSET, "balanceOf"): 10**6}
+    sent = {MARKET: frozenset({ASSET})}
+    met = ProtocolMatch(ME, COMPTROLLER, answer=COMPTROLLER, tokens=(MARKET, second), is_fork=True, sent=sent)
+    both = decode(position, met, says={**says, **HEALTHY})
+    assert {each.replaces: each.unverified for each in both} == {(MARKET,): "", (second,): NOT_SENT}
 
 
 def test_a_market_that_cannot_add_up_its_interest_says_what_it_last_did() -> None:

@@ -86,9 +86,16 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         health=market_health,
         pool=comptroller,
         replaces=tuple(market.token for market in markets),
-        unverified=_fork_problem(match, lending, cash) if match.is_fork else "",
     )
-    first, *further = separate_shares(decoded)
+    separate = separate_shares(decoded)
+    if match.is_fork:
+        cash_of = {market.token: (market, raw) for market, raw in zip(lending, cash, strict=True)}
+        own_markets = ([cash_of[token] for token in each.replaces if token in cash_of] for each in separate)
+        separate = [
+            replace(each, unverified=_fork_problem(match, of_position))
+            for each, of_position in zip(separate, own_markets, strict=True)
+        ]
+    first, *further = separate
     return [first, *further] if further else first
 
 
@@ -97,17 +104,21 @@ def _cash(asset: str, market: str) -> Read:
     return NativeBalance(market) if asset == ZERO_ADDRESS else balance_of(asset, market)
 
 
-def _fork_problem(match: ProtocolMatch, lending: list[Market], cash: Sequence[int]) -> str:
-    """Return why a comptroller with unreviewed code, which may list any market, is unverified.
+def _fork_problem(match: ProtocolMatch, lending: Sequence[tuple[Market, int]]) -> str:
+    """Return why a position in a comptroller with unreviewed code, which may list any market, is unverified.
 
     Empty if it is verified: the account supplied something and sent the asset to each of these markets, and the markets
     still have the supplied amounts. Debts without supplies are unverified.
+
+    Args:
+        match: The comptroller and the account.
+        lending: The markets in which the position supplied something, with what they have of their asset.
     """
     if not lending:
         return NOTHING_SUPPLIED
-    if any(not replace(match, contract=market.token).has_deposited(market.asset) for market in lending):
+    if any(not replace(match, contract=market.token).has_deposited(market.asset) for market, _ in lending):
         return NOT_SENT
-    return "" if all(market.supplied <= raw for market, raw in zip(lending, cash, strict=True)) else NOT_THERE
+    return "" if all(market.supplied <= raw for market, raw in lending) else NOT_THERE
 
 
 def _markets(match: ProtocolMatch, entered: tuple[str, ...], oracle: str) -> DecoderPlan:
