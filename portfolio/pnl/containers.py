@@ -202,10 +202,13 @@ class Containers:
             sums[asset, rent.wallet] = sums.get((asset, rent.wallet), 0) + rent.raw
         return sums
 
-    def take_rents(self, position: str) -> int:
-        """Take the coins of the accounts that a position needs out, and return their sum: they go with it."""
-        keys = [key for key, rent in self.rents.items() if rent.position == position]
-        return sum(self.rents.pop(key).raw for key in keys)
+    def take_rents(self, position: str) -> dict[str, int]:
+        """Remove the rents of a position, and return the coins by the wallet that paid."""
+        sums = dict[str, int]()
+        for key in [key for key, rent in self.rents.items() if rent.position == position]:
+            rent = self.rents.pop(key)
+            sums[rent.wallet] = sums.get(rent.wallet, 0) + rent.raw
+        return {wallet: raw for wallet, raw in sums.items() if raw}
 
     def redeem(self, shares: Mapping[str, int]) -> Redemption:
         """Take redeemed shares out: of deposits, then bought ones. The rest is interest of shares."""
@@ -312,20 +315,37 @@ def divided(value: int | None, contents: Mapping[str, int]) -> list[Side]:
     return sides
 
 
-def split_rents(side: Side, coins: Side) -> list[Side]:
-    """Return the coins of the accounts of a sold position with their part of the payment, which `side` loses.
+def split_rents(side: Side, rents: list[Side]) -> list[Side]:
+    """Return the rents of a sold position with their part of the payment, which `side` loses.
 
-    The part is what the coins are worth, at most all; if that is not known, neither is the rest. Empty, and `side` is
-    unchanged, if there are no coins.
+    The part is what the coins are worth, at most all; if that is not known, neither is the rest.
     """
-    if not coins.quantity:
+    for coins in rents:
+        if coins.value is None:
+            side.value = None
+        elif side.value is not None:
+            coins.value = min(coins.value, side.value)
+            side.value -= coins.value
+    return rents
+
+
+def paid_for_rents(payments: list[Side], rents: Sequence[Side]) -> list[Side]:
+    """Take the value of rents out of the payments for a position, in place, and return the part taken.
+
+    Nothing is taken if a value is not known.
+    """
+    values = [side.value for side in (*payments, *rents)]
+    total, worth = sum(side.value or 0 for side in payments), sum(side.value or 0 for side in rents)
+    if None in values or not total or not worth:
         return []
-    if coins.value is None:
-        side.value = None
-    elif side.value is not None:
-        coins.value = min(coins.value, side.value)
-        side.value -= coins.value
-    return [coins]
+    paid = list[Side]()
+    for at, side in enumerate(payments):
+        quantity = min(side.quantity * worth // total, side.quantity)
+        if quantity:
+            paid.append(side.part(quantity))
+            payments[at] = side.without(quantity)
+    payments[:] = [side for side in payments if side.quantity]
+    return paid
 
 
 def _add(total: dict[str, int], parts: Mapping[str, int]) -> None:

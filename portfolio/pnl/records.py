@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
 from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.pnl.call_movements import CallMovements, own_changes, split_changes
-from chainfolio.portfolio.pnl.containers import Containers, divided, settle, split_rents
+from chainfolio.portfolio.pnl.containers import Containers, divided, paid_for_rents, settle, split_rents
 from chainfolio.portfolio.pnl.entries import DISPOSED, EARNED, Entry, Kind, share
 from chainfolio.portfolio.pnl.moved_positions import MovedPositions, moved_positions
 from chainfolio.portfolio.pnl.operations import gas_movements
@@ -238,7 +238,7 @@ class _Record:
     def _settlement_entries(self, kinds: Iterable[tuple[Kind, Side]]) -> Iterator[Entry]:
         """Yield entries without a part of the transaction's fee: what positions return was not traded."""
         for kind, side in kinds:
-            yield self._entry(kind, side.asset, side.quantity, side.value)
+            yield self._entry(kind, side.asset, side.quantity, side.value, wallet=side.wallet)
 
     def _fill_containers(self, shares: Mapping[str, int], entries: Sequence[Entry]) -> None:
         """Put what was deposited into the container of its share, or of the contract that took it."""
@@ -255,8 +255,10 @@ class _Record:
             if is_known and taker not in self.treatment.burn_addresses:
                 self.containers.stakes.add(taker)
 
-    def _entry(self, kind: Kind, asset: str, quantity: int, value: int | None, reason: str = "") -> Entry:
-        """Return an entry of this transaction; `quantity` is raw, and `value` None if unknown."""
+    def _entry(
+        self, kind: Kind, asset: str, quantity: int, value: int | None, reason: str = "", wallet: str = ""
+    ) -> Entry:
+        """Return an entry of this transaction; by default of the wallet of the record."""
         record = self.record
         return Entry(
             record.time_us,
@@ -264,7 +266,7 @@ class _Record:
             asset,
             quantity,
             value,
-            wallet=record.wallet,
+            wallet=wallet or record.wallet,
             transaction=record.hash,
             order=self.order,
             reason=reason,
@@ -368,29 +370,32 @@ class _Record:
         bought = [side for kind, side in movements if kind == "buy"]
         outside, settlements = list[tuple[Kind, Side]](), list[tuple[Kind, Side]]()
         for kind, side in movements:
-            remainder, contents = self._dispose(side) if kind in DISPOSED else (side, [])
+            remainder, contents, rents = self._dispose(side) if kind in DISPOSED else (side, [], [])
             outside += [(kind, remainder)] if remainder else []
+            settlements += [("withdraw", each.without_value()) for each in rents]
             if remainder is None and {each.asset for each in contents} & {each.asset for each in bought}:
-                settlements += settle(
-                    {each.asset: each.quantity for each in contents}, bought, self.treatment.trade_value
-                )
+                outside += [(kind, each) for each in rents]
+                outside += [("buy", each) for each in paid_for_rents(bought, rents)]
+                went_in = {each.asset: each.quantity for each in contents}
+                settlements += settle(went_in, bought, self.treatment.trade_value)
                 bought.clear()
                 continue
-            outside += [(kind, each) for each in contents]
-            settlements += [("withdraw", Side(each.asset, each.quantity, None)) for each in contents]
+            outside += [(kind, each) for each in (*contents, *rents)]
+            settlements += [("withdraw", each.without_value()) for each in contents]
         was_settled = {id(side) for kind, side in movements if kind == "buy"} - {id(side) for side in bought}
         return [each for each in outside if id(each[1]) not in was_settled], settlements
 
-    def _dispose(self, side: Side) -> tuple[Side | None, list[Side]]:
-        """Return a loss without shares and positions (None if nothing remains), and their contents with rents."""
+    def _dispose(self, side: Side) -> tuple[Side | None, list[Side], list[Side]]:
+        """Return the part of a loss outside positions (None if there is none), contents and rents."""
         position = self.positions.pop(side.asset, None)
         if position is None:
-            return self.containers.dispose(side)
-        rents = split_rents(side, self.rows.coins(self.containers.take_rents(side.asset)))
+            return *self.containers.dispose(side), []
+        by_wallet = self.containers.take_rents(side.asset)
+        rents = split_rents(side, [replace(self.rows.coins(raw), wallet=each) for each, raw in by_wallet.items()])
         if self.treatment.liquidity_is_disposal or position.is_bought:
             units = position.container.units + position.sold
-            return Side(side.asset, units, side.value) if units else None, rents
-        return None, [*divided(side.value, position.close()), *rents]
+            return Side(side.asset, units, side.value) if units else None, [], rents
+        return None, divided(side.value, position.close()), rents
 
     def _kinds(self, gains: Sequence[Side], losses: Sequence[Side]) -> list[tuple[Kind, Side]]:
         """Return the kind of each net movement, by the type of the transaction."""
@@ -432,7 +437,7 @@ class _Record:
         bought = [side for kind, side in kinds if kind == "buy"]
         bearers = bought or [side for kind, side in kinds if kind == "sell"]
         for kind, side in kinds:
-            entry = self._entry(kind, side.asset, side.quantity, side.value)
+            entry = self._entry(kind, side.asset, side.quantity, side.value, wallet=side.wallet)
             if kind == "received" and (self.record.type == "BRIDGEIN" or not self.treatment.received_at_spot):
                 entry = entry._replace(value=None, reason=BRIDGED if self.record.type == "BRIDGEIN" else OF_OTHERS)
             if any(side is bearer for bearer in bearers):

@@ -37,12 +37,20 @@ FEED_STRENGTH: Final = Strength()
 
 @dataclass(slots=True)
 class Side:
-    """A net movement of one asset in one transaction. `strength` is that of its price."""
+    """A net movement of one asset in one transaction.
+
+    `strength` is that of its price. `wallet` is the own wallet whose lots move, if not that of the transaction.
+    """
 
     asset: str
     quantity: int
     value: int | None
     strength: Strength = FEED_STRENGTH
+    wallet: str = ""
+
+    def without_value(self) -> Side:
+        """Return the movement of the same quantity without a value."""
+        return Side(self.asset, self.quantity, None, wallet=self.wallet)
 
     def part(self, quantity: int) -> Side:
         """Return a movement of another quantity at the same price."""

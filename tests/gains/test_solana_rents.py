@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -221,3 +222,53 @@ def test_account_that_is_created_again_at_once_has_one_rent(me: SolanaWallet, tm
     me.do(closed)
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
+
+
+@pytest.mark.parametrize(("went_in", "closed"), [(OPENED, "-0.5"), ({"USDC": 500 * USDC}, "499.5")])
+def test_position_sold_for_coins_returns_them_beside_its_rent(
+    me: SolanaWallet, tmp_path: Path, went_in: Mapping[str, int], closed: str
+) -> None:
+    """Ten coins pay for the position and for 0.005 coins of rent, which the new owner will get."""
+    pool, buyer = Whirlpool(me.stage, me.address), rich(me.stage)
+    me.do(*pool.open(), pool.add(1_000, went_in))
+    me.do(sale(pool, me, buyer, coins(buyer, me.address, 10 * COIN)))
+    report, _ = read(me.stage, tmp_path, me)
+    assert (report.closed_pnl, report.income, report.unknown, report.unexplained) == (closed, "0", {}, ())
+
+
+def test_coins_paid_for_an_empty_position_are_no_income(tmp_path: Path) -> None:
+    me = SolanaWallet.new(Stage(), SOL=10 * COIN, USDC=1_000 * USDC)
+    pool, buyer = Whirlpool(me.stage, me.address), rich(me.stage)
+    me.do(*pool.open(), pool.add(1_000, {"USDC": 500 * USDC}))
+    me.do(pool.remove(1_000, 1_000, {"USDC": 500 * USDC}))
+    me.do(sale(pool, me, buyer, coins(buyer, me.address, COIN)))
+    report, _ = read(me.stage, tmp_path, me)
+    assert (report.income, report.unknown, report.unexplained) == ("0", {}, ())
+
+
+def test_rent_of_a_sold_position_leaves_the_wallet_that_paid_it(tmp_path: Path) -> None:
+    me = SolanaWallet.new(Stage(), SOL=10 * COIN, USDC=1_000 * USDC)
+    other = SolanaWallet.new(me.stage, SOL=COIN, USDC=1_000 * USDC)
+    pool, buyer = Whirlpool(me.stage, me.address), rich(me.stage)
+    me.do(*pool.open(), pool.add(1_000, {"USDC": 500 * USDC}))
+    other.do(create(other.address, address("an account of the other"), TOKEN))
+    me.do(pay(me.stage, me.address, other.address, pool.nft, 1))
+    other.do(sale(pool, other, buyer, pay(me.stage, buyer, other.address, "RAY", 150 * USDC)))
+    report, _ = read(me.stage, tmp_path, me, other, per_wallet=True)
+    sold = [(each.wallet, each.amount) for each in report.gains if each.kind == "sell" and each.symbol == "sol"]
+    assert (sold, report.income) == ([(me.address, "0.005")], "0")
+
+
+def rich(stage: Stage) -> str:
+    """Return an account of a stranger that can pay."""
+    buyer = str(Keypair().pubkey())
+    stage.lamports[buyer] = 100 * COIN
+    for symbol in (SOL, "RAY"):
+        stage.put(buyer, symbol, 10**12)
+    return buyer
+
+
+def sale(pool: Whirlpool, seller: SolanaWallet, buyer: str, payment: Ix) -> Ix:
+    """Return the call of a market in which a position's NFT is exchanged for a payment."""
+    nft = pay(seller.stage, seller.address, buyer, pool.nft, 1)
+    return Ix(address("any market"), (), b"sale", [nft, payment])

@@ -105,7 +105,7 @@ def _cash(asset: str, market: str) -> Read:
 
 
 def _fork_problem(match: ProtocolMatch, lending: Sequence[tuple[Market, int]]) -> str:
-    """Return why a position in a comptroller with unreviewed code, which may list any market, is unverified.
+    """Return why a position is unverified: unreviewed code of a comptroller may list any market.
 
     Empty if it is verified: the account supplied something and sent the asset to each of these markets, and the markets
     still have the supplied amounts. Debts without supplies are unverified.
