@@ -103,22 +103,22 @@ async def _check_falls(endpoint: Endpoint, falls: Sequence[Change[AccountState]]
 async def _possible_contracts(endpoint: Endpoint, height: int, accounts: Sequence[str]) -> tuple[str, ...]:
     """Return those of some accounts without code at a height that may have been contracts before it.
 
-    A contract that destroyed itself has no nonce either. An account that ever sent a transaction, up to now, never was
-    a contract; neither was one with a delegation.
+    A contract that destroyed itself has no nonce and no coins. An account that ever sent a transaction, up to now,
+    never was a contract; neither was one with a delegation. One that has coins now is a wallet that only received.
 
     Raises:
         SourceError: The endpoint refused a call.
     """
     nonces = await _results(endpoint, [("eth_getTransactionCount", (each, height)) for each in accounts], {})
     unused = [each for each, nonce in zip(accounts, nonces, strict=True) if not quantity(endpoint.name, nonce)]
-    methods = ("eth_getTransactionCount", "eth_getCode")
+    methods = (*STATE_METHODS, "eth_getCode")
     requests = [Request(method, (each, "latest")) for each in unused for method in methods]
     answers = iter(await results_of(endpoint, requests) if requests else ())
     possible = []
-    for account, nonce, code in zip(unused, answers, answers, strict=True):
-        has_sent = quantity(endpoint.name, typed(endpoint.name, nonce, str)) > 0
+    for account, nonce, coins, code in zip(unused, answers, answers, answers, strict=True):
+        was_used = any(quantity(endpoint.name, typed(endpoint.name, each, str)) for each in (nonce, coins))
         current_code = typed(endpoint.name, code, str)
-        if not has_sent or not (current_code == NO_CODE or current_code.startswith(DELEGATION)):
+        if not was_used or not (current_code == NO_CODE or current_code.startswith(DELEGATION)):
             possible.append(account)
     return tuple(possible)
 

@@ -48,8 +48,8 @@ HAS_CODE = (
     "it; use an endpoint with trace_filter"
 )
 NEVER_SENT = (
-    "the account has no code and never sent a transaction: a contract that destroyed itself looks the same, and states "
-    "do not show what it did; use an endpoint with trace_filter"
+    "the account has no code, no coins and never sent a transaction: a contract that destroyed itself looks the same, "
+    "and states do not show what it did; use an endpoint with trace_filter"
 )
 
 
