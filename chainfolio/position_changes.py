@@ -48,12 +48,12 @@ class VaultChange:
     Attributes:
         kind: A loan against collateral, savings, or the gas that an operation of a contract wallet paid. `balance` is
             a token that was burnt for a balance in the core contract, or minted for one: a loan or savings, by what
-            the wallet did before. `share` is a share of a pool that its vault swapped for another asset.
+            the wallet did before. `share` is one side of a swap of a pool's share in its vault.
         contract: The core contract, which a protocol file names.
         vault: The vault, the contract that holds the savings, the pool, or the wallet whose deposit paid.
         collateral: Collateral that went in, times 10^18; negative if it came out. None if the logs do not tell it: what
             else the wallet moved counts.
-        token: The token that is borrowed or saved, or the share; empty if only collateral changed.
+        token: The token that is borrowed, saved or swapped; empty if only collateral changed.
         raw: How much of it was created, lent or swapped for in this transaction; negative if more was destroyed, repaid
             or swapped away.
         holder: The contract for which other contracts hold the collateral; empty if it lies where it was sent.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from chainfolio.portfolio.pnl.transaction_records import TransactionRecord
     from chainfolio.storage.tail import Tail
 
-STORED: Final = "/vaults/4/"  # after the hash, before a digest of the contracts
+STORED: Final = "/vaults/5/"  # after the hash, before a digest of the contracts
 VaultChanges = dict[tuple[str, str], tuple[VaultChange, ...] | None]
 
 log = logging.getLogger(__name__)

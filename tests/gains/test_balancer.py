@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from chainfolio.localchain.deploy import FOREVER
-from chainfolio.localchain.evm import MAX, tx
+from chainfolio.localchain.evm import MAX, call_data, tx
 from chainfolio.localchain.trade import set_price
 from tests.gains.conftest import World, assert_equal
 from tests.gains.ledger import ETH, Wallet
+from tests.gains.scripted import Call, approve, contract
 from tests.gains.test_farms import earn
 from tests.protocols.balancer_v2_deployment import (
     EXACT_TOKENS_IN,
@@ -29,6 +30,9 @@ pytestmark = pytest.mark.node
 ONE_TOKEN, ALL_TOKENS = 0, 1  # what shares of a weighted or a stable pool are exchanged for
 EXIT_COMPOSABLE = 2
 NAMES = {"WETH": ETH}
+BATCH = (
+    "batchSwap(uint8,(bytes32,uint256,uint256,uint256,bytes)[],address[],(address,bool,address,bool),int256[],uint256)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -231,3 +235,58 @@ def test_open_deposit_of_one_token_has_a_known_gain(with_file: World, contracts:
     report, _ = with_file.read(me)
     assert (report.unknown, report.unexplained, report.closed_pnl, report.income) == ({}, (), "0", "0")
     assert abs(float(report.open_pnl)) < 150, "the pool has fees"
+
+
+def test_swap_for_a_share_through_another_pool_is_a_sale(with_file: World, contracts: Balancer) -> None:
+    world, pool, vault = with_file, contracts.pools["composable"], contracts.vault
+    set_price(world.node, world.deployment, "ETH", 1_000 * 10**8)
+    me, weth, usdc = world.wallet(WETH=2 * 10**18), world.contract("WETH"), world.contract("USDC")
+    set_price(world.node, world.deployment, "ETH", 2_500 * 10**8)
+    first, second = (world.node.call(each, "getPoolId()(bytes32)") for each in (contracts.pools["weighted"], pool))
+    hops = [(first, 0, 1, 10**18, b""), (second, 1, 2, 0, b"")]
+    a, funds, limits = me.address, (me.address, False, me.address, False), [MAX // 2] * 3
+    me.do(
+        tx(a, weth, "approve(address,uint256)", vault, MAX),
+        tx(a, vault, BATCH, 0, hops, [weth, usdc, pool], funds, limits, FOREVER, gas=GAS),
+    )
+    report, _ = world.read(me)
+    sold = [each.amount for each in report.gains if each.kind == "sell"]
+    assert sold == ["1"]
+
+
+def test_payment_beside_a_strangers_swap_for_the_wallet_is_no_deposit(with_file: World, contracts: Balancer) -> None:
+    world, pool, vault = with_file, contracts.pools["composable"], contracts.vault
+    set_price(world.node, world.deployment, "USDC", 10**8)
+    me, usdc, merchant = world.wallet(USDC=20_000 * 10**6), world.contract("USDC"), contract(world, is_funded=False)
+    world.node.settle(
+        [tx(world.deployment.accounts["ivan"], usdc, "transfer(address,uint256)", merchant.address, 10**6)]
+    )
+    approve(me, merchant, "USDC")
+    set_price(world.node, world.deployment, "USDC", 110_000_000)
+    single = (world.node.call(pool, "getPoolId()(bytes32)"), 0, usdc, pool, 10**4, b"")
+    funds = (merchant.address, False, me.address, False)
+    steps = [
+        merchant.take(me, "USDC", 5_000 * 10**6),
+        Call(usdc, call_data("approve(address,uint256)", vault, MAX)),
+        Call(vault, call_data(SWAP, single, funds, 0, FOREVER)),
+    ]
+    merchant.script("charge()", steps)
+    me.do(tx(world.deployment.accounts["heidi"], merchant.address, "charge()", gas=GAS))
+    report, _ = world.read(me)
+    set_price(world.node, world.deployment, "USDC", 10**8)
+    assert [each.amount for each in report.gains if each.symbol == "usdc" and each.kind != "fee"] == ["5000"]
+    assert not any(each.place == "protocols" for each in report.unexplained)
+
+
+def test_deposit_for_a_friend_makes_no_income_of_own_shares(with_file: World, contracts: Balancer) -> None:
+    world, pool, vault = with_file, contracts.pools["composable"], contracts.vault
+    me, usdc, friend = world.wallet(USDC=20_000 * 10**6), world.contract("USDC"), world.deployment.accounts["heidi"]
+    number = world.node.call(pool, "getPoolId()(bytes32)")
+    tokens, *_ = world.node.call(vault, "getPoolTokens(bytes32)(address[],uint256[],uint256)", number)
+    data = join(EXACT_TOKENS_IN, tokens, {usdc.lower(): 10**6}, pool)
+    a = me.address
+    me.do(tx(a, usdc, "approve(address,uint256)", vault, MAX), tx(a, vault, JOIN, number, a, friend, data, gas=GAS))
+    swap(Liquidity(world, contracts, me, pool), usdc, pool, 6_000 * 10**6)
+    report, _ = world.read(me)
+    sold = [each for each in report.gains if each.kind not in ("fee", "sell") or each.symbol == "usdc"]
+    assert (sold, report.income, report.closed_pnl) == ([], "0", "0")

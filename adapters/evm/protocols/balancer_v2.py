@@ -151,7 +151,7 @@ def _recovery_exit(
 
 
 def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
-    """Return the shares of composable pools that the vault of the file swapped, one change for each swap.
+    """Return what the vault of the file swapped for or against shares of composable pools: two changes for each swap.
 
     Such a pool has its own share among its tokens: a swap for it adds liquidity. A swap of shares in another pool is a
     trade, and has no change.
@@ -163,8 +163,8 @@ def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str
         pool, (sold, bought) = "0x" + log.topics[1][POOL], ("0x" + each[-40:] for each in log.topics[2:])
         raw_in, raw_out = (int.from_bytes(log.data[at : at + 32], "big") for at in (0, 32))
         if pool in (sold, bought):
-            raw = raw_out if pool == bought else -raw_in
-            changes.append(VaultChange("share", log.contract, pool, None, pool, raw))
+            legs = ((sold, -raw_in), (bought, raw_out))
+            changes += [VaultChange("share", log.contract, pool, None, token, raw) for token, raw in legs]
     return changes
 
 
