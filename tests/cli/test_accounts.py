@@ -8,15 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
-from chainfolio.alerts.events import event
-from chainfolio.cli import alert
 from chainfolio.cli.state_store import open_state
 from chainfolio.settings_file import load
-from chainfolio.storage.state import alerts, deliveries
 from chainfolio.storage.state.accounts import Account, Principal
-from chainfolio.storage.state.database import Statement, Transaction
 from tests.cli.conftest import Run
 
 
@@ -207,39 +202,3 @@ def test_whatever_a_command_makes_is_its_owners_alone(run: Run, here: Path) -> N
         assert [path.name for path in files if path.stat().st_mode & 0o077] == []
     finally:
         os.umask(mask)
-
-
-def test_only_a_webhook_gets_another_secret(run: Run, tmp_path: Path) -> None:
-    account, _ = create_account(run)
-    file = str(tmp_path / "events")
-    rule = run("alert", "add", "credits", "--under", "9", "--file", file, "--account", account, "--json").json["id"]
-    refused = run("alert", "rotate", rule, "--account", account)
-    assert (refused.code, "its target is a file, which has no secret" in refused.err) == (2, True)
-    state = open_state(load(None, {}))
-    try:
-        target = state.database.read(lambda tx: alerts.target(tx, alerts.rule(tx, account, rule).target_id))
-    finally:
-        state.close()
-    assert target is not None
-    assert len(target.valid_secrets(0)) == 1, "an error changes nothing"
-
-
-def test_all_dead_events_are_replayed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    account, _ = create_account(run)
-    file = str(tmp_path / "events")
-    rule = run("alert", "add", "credits", "--under", "9", "--file", file, "--account", account, "--json").json["id"]
-
-    def add_dead(tx: Transaction) -> None:
-        of = alerts.rule(tx, account, rule)
-        deliveries.add(tx, [event(of, str(number), 1, {}) for number in range(7)], 1)
-        tx.run(Statement(sa.text("UPDATE alert_deliveries SET state = 'dead'")))
-
-    state = open_state(load(None, {}))
-    try:
-        state.database.write(add_dead)
-    finally:
-        state.close()
-    monkeypatch.setattr(alert, "MAX_LISTED", 3)
-    monkeypatch.setattr(alert, "REPLAYED_AT_ONCE", 2, raising=False)
-    assert run("alert", "replay", "--dead", "--account", account, "--json").json == {"replayed": 7}
-    assert run("alert", "replay", "--dead", "--account", account, "--json").json == {"replayed": 0}
