@@ -31,7 +31,14 @@ from chainfolio.errors import BadRequest, NotIndexed
 from chainfolio.exports.close.accounting import CLOSING, OPENING, Method
 from chainfolio.exports.close.cutoff import block_at_cutoff, instant_us, parse_cutoff
 from chainfolio.exports.close.evidence import ONE_SOURCE, read_evidence
-from chainfolio.exports.close.valued import ChainEnd, HoldingRow, held_rows, position_assets, price_stops
+from chainfolio.exports.close.valued import (
+    ChainEnd,
+    HoldingRow,
+    held_rows,
+    position_assets,
+    price_stops,
+    without_faults_of_strangers,
+)
 from chainfolio.indexer.scopes import indexed_for
 from chainfolio.portfolio.causes import OF_DATASETS
 from chainfolio.portfolio.compose import portfolio
@@ -237,12 +244,12 @@ async def _read_chains(
     chains: Sequence[Chain],
     blocks: Mapping[str, Sequence[Block]],
     rates: Mapping[int, Decimal],
-) -> tuple[list[ChainEnd], list[BalanceRow], list[Movement], set[tuple[str, Asset]]]:
-    """Return each chain at each end, balances and movements, and the assets that each account trusts."""
+) -> tuple[list[ChainEnd], list[BalanceRow], list[Movement], set[Asset]]:
+    """Return each chain at each end, balances and movements, and the assets that an account trusts."""
     ends: list[ChainEnd] = []
     balances: list[BalanceRow] = []
     movements: list[Movement] = []
-    trusted: set[tuple[str, Asset]] = set()
+    trusted: set[Asset] = set()
     for chain in chains:
         accounts = [each.address for each in request.accounts if each.kind == chain.kind]
         of_chain = []
@@ -255,7 +262,7 @@ async def _read_chains(
         rows, trusted_here = await _balances(engine, chain, accounts, of_chain, moved)
         of_chain = [await _with_evidence(engine, end, rows) for end in of_chain]
         opening, closing = (end.evidence for end in of_chain)
-        ends += of_chain
+        ends += [without_faults_of_strangers(end, request.policy, trusted_here) for end in of_chain]
         balances += [replace(row, classes=(opening.class_of(row.key), closing.class_of(row.key))) for row in rows]
         movements += moved
         trusted |= trusted_here
@@ -271,7 +278,7 @@ async def _with_evidence(engine: Engine, end: ChainEnd, rows: Sequence[BalanceRo
 
 async def _balances(
     engine: Engine, chain: Chain, accounts: Sequence[str], ends: Sequence[ChainEnd], movements: Sequence[Movement]
-) -> tuple[list[BalanceRow], set[tuple[str, Asset]]]:
+) -> tuple[list[BalanceRow], set[Asset]]:
     """Read the balances of all held or moved assets at both ends, and return the trusted assets too."""
     first, last = (end.block.height for end in ends)
     reconciler = Reconciler(
@@ -300,7 +307,7 @@ async def _balances(
     is_trusted = reconciler.trust.is_trusted
     positions = [each for end in ends for each in end.snapshot.positions]
     parts = {(each.account, token) for each in positions for token in position_assets(each)}
-    return rows, {(who, asset) for who, asset in {*keys, *parts} if is_trusted(who, asset.collection)}
+    return rows, {asset for who, asset in {*keys, *parts} if is_trusted(who, asset.collection)}
 
 
 def _movements(engine: Engine, chain: Chain, accounts: Sequence[str], ends: Sequence[Block]) -> list[Movement]:

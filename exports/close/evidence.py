@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from chainfolio.capabilities import Capability, find_capability
 from chainfolio.engine.reconcile.balances import BalanceReader
@@ -35,34 +36,36 @@ class Evidence:
     Attributes:
         header: The block's header in RLP; empty if no balance is proven.
         proofs: The proofs of the proven balances.
-        confirmed: The balances that a second endpoint says too.
+        hosts: The hosts that gave the same number of a balance at the block.
         issues: Proofs and endpoints that contradict a balance.
     """
 
     header: bytes = b""
     proofs: dict[BalanceKey, BalanceProof] = field(default_factory=dict)
-    confirmed: set[BalanceKey] = field(default_factory=set)
+    hosts: dict[BalanceKey, set[str]] = field(default_factory=dict)
     issues: list[IssueDocument] = field(default_factory=list)
 
     def class_of(self, key: BalanceKey) -> str:
         """Return the class of the evidence of a balance, one of CLASSES."""
-        return PROVEN if key in self.proofs else TWO_SOURCES if key in self.confirmed else ONE_SOURCE
+        return PROVEN if key in self.proofs else TWO_SOURCES if len(self.hosts.get(key, ())) > 1 else ONE_SOURCE
 
 
 async def read_evidence(engine: Engine, chain: Chain, block: Block, balances: Balances) -> Evidence:
     """Read the evidence of balances from each endpoint of a chain, until one proves them.
 
-    An endpoint that gives no proofs, or fails, adds nothing. The first one read the balances, so it confirms none.
+    An endpoint that gives no proofs, or fails, adds nothing. Any endpoint may have read the balances first, so two
+    hosts must say them again; endpoints of one host count once.
     """
     evidence = Evidence()
-    for number, url in enumerate(chain.settings.endpoints):
+    hosts = {url: urlsplit(url).hostname or url for url in chain.settings.endpoints}
+    for url, host in hosts.items():
         at_endpoint = engine.system.at_endpoint(chain.key, url)
         try:
             if not evidence.header:
                 with suppress(SourceError):  # it gives no proofs, and may still say the balances
                     await _add_proofs(evidence, at_endpoint, block, balances)
-            if number:
-                await _confirm(evidence, at_endpoint, block, balances)
+            if len({*hosts.values()}) > 1:
+                await _confirm(evidence, at_endpoint, host, block, balances)
         except SourceError:
             continue
         finally:
@@ -96,8 +99,8 @@ def _add_account(evidence: Evidence, account: str, proofs: BlockProofs) -> None:
     ]
 
 
-async def _confirm(evidence: Evidence, chain: Chain, block: Block, balances: Balances) -> None:
-    """Read balances without a proof again from another endpoint, at the same block by its hash.
+async def _confirm(evidence: Evidence, chain: Chain, host: str, block: Block, balances: Balances) -> None:
+    """Read balances without a proof again from the endpoint of a host, at the same block by its hash.
 
     Raises SourceError if the endpoint cannot be read.
     """
@@ -109,7 +112,7 @@ async def _confirm(evidence: Evidence, chain: Chain, block: Block, balances: Bal
     for key in keys:
         answer = answers[key, block.height]
         if answer == balances[key]:
-            evidence.confirmed.add(key)
+            evidence.hosts.setdefault(key, set()).add(host)
         elif isinstance(answer, int):
             subject = f"{key.account} {key.asset}"
             evidence.issues.append(IssueDocument("balance", subject, f"{endpoint} says {answer}"))

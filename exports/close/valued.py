@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ class ChainEnd:
         rate: Units of the currency of the close per USD.
         overrides: Prices in that currency that the policy sets.
         evidence: Proofs and second reads of the balances.
+        unpriced: Assets whose prices are not used.
     """
 
     name: str
@@ -43,6 +44,7 @@ class ChainEnd:
     rate: Decimal
     overrides: Mapping[Asset, Override]
     evidence: Evidence = field(default_factory=Evidence)
+    unpriced: Collection[Asset] = ()
 
     @property
     def block(self) -> Block:
@@ -52,7 +54,10 @@ class ChainEnd:
     @property
     def prices(self) -> dict[Asset, Price]:
         """The usable prices of the block, in USD."""
-        return {asset: price for asset, price in prices_of(self.snapshot).items() if usable_price(price) is not None}
+        prices = prices_of(self.snapshot).items()
+        return {
+            asset: price for asset, price in prices if usable_price(price) is not None and asset not in self.unpriced
+        }
 
     def price(self, asset: Asset) -> Decimal | None:
         """Return the price of an asset in the currency of the close; None if it has none."""
@@ -129,21 +134,26 @@ def _row(end: ChainEnd, part: ValuedHolding, place: tuple[str, str, str], side: 
     return HoldingRow(end, part, *place, side, value, flag)
 
 
+def without_faults_of_strangers(end: ChainEnd, policy: Policy, trusted: Collection[Asset]) -> ChainEnd:
+    """Return an end that uses no price beyond the limits of an asset that no account trusts."""
+    return replace(end, unpriced={each for each in end.prices if each not in trusted and end.rule(each, policy).fault})
+
+
 def price_stops(
-    end: ChainEnd, holdings: Sequence[HoldingRow], policy: Policy, trusted: Collection[tuple[str, Asset]]
+    end: ChainEnd, holdings: Sequence[HoldingRow], policy: Policy, trusted: Collection[Asset]
 ) -> Iterator[str]:
-    """Yield the faults of prices at one end: prices beyond the limits, and trusted assets without one.
+    """Yield the faults of prices at one end: trusted assets with a price beyond the limits, or without one.
 
     Untrusted tokens stop nothing, because anybody can send them to a wallet or put them into a position of it.
     """
     faults: dict[str, None] = {}
     for row in holdings:
-        if row.end is not end or row.flag == SPAM or not row.part.holding.raw:
+        asset = row.part.holding.token.asset
+        if row.end is not end or row.flag == SPAM or not row.part.holding.raw or asset not in trusted:
             continue
-        asset, account = row.part.holding.token.asset, row.part.holding.account
         symbol = f"{row.part.holding.token.symbol or 'no symbol'} ({asset}) at the {end.name}"
         if fault := end.rule(asset, policy).fault:
             faults[f"{symbol}: {fault}"] = None
-        elif row.value is None and (account, asset) in trusted:
+        elif row.value is None:
             faults[f"{symbol} has no price"] = None
     yield from faults

@@ -168,11 +168,13 @@ def test_without_proofs_a_second_endpoint_confirms_or_contradicts(
     monkeypatch.setattr("chainfolio.adapters.evm.prover.prove", no_proofs)
     assert make(run)[0] == 0
     assert {row["closingEvidence"] for row in rows(Path("new"), "balances")} == {"as one source says"}
-    shutil.rmtree("new")
     settings = (copied / "chainfolio.toml").read_text()
-    (copied / "chainfolio.toml").write_text(re.sub(r'rpc = \["([^"]+)"\]', r'rpc = ["\1", "\1/?b"]', settings))
-    assert make(run)[0] == 0
-    assert {row["closingEvidence"] for row in rows(Path("new"), "balances")} == {"as two sources say"}
+    for second, source in ((r"\1/?b", "one source says"), (r"http://localhost:\2", "two sources say")):
+        rpc = rf'rpc = ["\1", "{second}"]'
+        (copied / "chainfolio.toml").write_text(re.sub(r'rpc = \["([^"]+:(\d+))[^"]*"\]', rpc, settings))
+        shutil.rmtree("new")
+        assert make(run)[0] == 0
+        assert {row["closingEvidence"] for row in rows(Path("new"), "balances")} == {f"as {source}"}
     assert run("close", "check", "new").code == 13
     assert check_pack.run("new").wrong == []
 

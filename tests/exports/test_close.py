@@ -21,7 +21,13 @@ from chainfolio.exports.close.cutoff import block_at_cutoff, instant_us
 from chainfolio.exports.close.pack import is_inside
 from chainfolio.exports.close.policy import Limits, Policy, policy_in, price_rule
 from chainfolio.exports.close.signature import fingerprint, public_key_in, sign, signer_of
-from chainfolio.exports.close.valued import ChainEnd, held_rows, position_assets, price_stops
+from chainfolio.exports.close.valued import (
+    ChainEnd,
+    held_rows,
+    position_assets,
+    price_stops,
+    without_faults_of_strangers,
+)
 
 ETH = Asset("eip155:1", "slip44", "60")
 HOUR_US = 3_600_000_000
@@ -154,11 +160,26 @@ def test_only_trusted_assets_without_a_price_stop_a_close(protocol: str, is_trus
     snapshot = Snapshot("local", block, (owner,), loose, (), (), positions=positions)
     end = ChainEnd("closing", "2025-12-31", SimpleNamespace(key="local"), snapshot, Decimal(1), {})
     rows = list(held_rows(end))
-    trusted = {(owner, asset)} if is_trusted else set()
+    trusted = {asset} if is_trusted else set()
     expected = [f"ODD ({asset}) at the closing has no price"] if is_trusted else []
     assert list(price_stops(end, rows, Policy(), trusted)) == expected
     assert [(row.flag, row.is_counted) for row in rows] == [("unvalued", False)]
     assert position_assets(position) == {asset}
+
+
+@pytest.mark.parametrize("is_trusted", [True, False], ids=["trusted", "sent by anybody"])
+def test_a_price_beyond_a_limit_of_a_token_of_strangers_is_left_out_and_stops_nothing(is_trusted: bool) -> None:
+    owner, asset = "0x" + "a" * 40, Asset("eip155:1", "erc20", "0x" + "b" * 40)
+    holding = Holding(owner, Token(asset, "ODD", "Odd", 18), 5, "wallet")
+    other = Price(asset, Decimal(120), "pool 2", 0, Decimal(1))
+    price = Price(asset, Decimal(100), "pool 1", 0, Decimal(1), alternatives=(other,))
+    snapshot = Snapshot("local", Block(7, "0x7", "0x6", 0), (owner,), (holding,), (price,), ())
+    trusted = {asset} if is_trusted else set()
+    whole = ChainEnd("closing", "2025-12-31", SimpleNamespace(key="local"), snapshot, Decimal(1), {})
+    end = without_faults_of_strangers(whole, Policy(), trusted)
+    rows = list(held_rows(end))
+    assert [row.flag for row in rows] == ["" if is_trusted else "unvalued"]
+    assert len(list(price_stops(end, rows, Policy(), trusted))) == is_trusted
 
 
 # --- the signature ---------------------------------------------------------------------------------------------------
