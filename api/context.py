@@ -75,7 +75,10 @@ class Parts:
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A complete answer. A `file` or the parts of a `stream` are sent instead of `body`, and it is closed."""
+    """A complete answer. A `file` or the parts of a `stream` are sent instead of `body`, and it is closed.
+
+    It costs credits once it is sent, or as soon as it begins if `is_paid_first`.
+    """
 
     body: bytes
     status: int = 200
@@ -83,6 +86,7 @@ class Answer(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     file: BinaryIO | None = None
     stream: EventStream | None = None
+    is_paid_first: bool = False
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ def edge(parts: Parts, response_headers: ResponseHeaders, max_body: int, handler
     """Return the handler of a connection's requests, which sends, charges and logs `handler`'s answer.
 
     If too many requests run, the answer is a 503 Problem instead, but not for health checks. Credits are given back
-    unless a 2xx answer was sent, also if the client left.
+    unless a 2xx answer was sent, also if the client left; an answer that is paid first has begun to be sent.
     """
     name, clock, logger = _namer(parts), parts.environment.clock, log.bind()
     traffic, limit = parts.traffic, parts.settings.limits.in_flight
@@ -66,6 +66,7 @@ def edge(parts: Parts, response_headers: ResponseHeaders, max_body: int, handler
             response = response_headers.response(request, answer, body, coding)
             with _closing(answer):
                 _count_stream(parts, request, answer, clock.monotonic_s() - began_s)
+                _pay_first(http, request, answer)
                 await send(http, response, answer.stream)
             if request.charge is not None:  # if the process is killed before this line, the request is free
                 _charge(request).post_soon()
@@ -113,6 +114,12 @@ def _count_out(parts: Parts, request: Request) -> None:
             parts.running[account] -= 1
             if not parts.running[account]:
                 del parts.running[account]
+
+
+def _pay_first(http: web.BaseRequest, request: Request, answer: Answer) -> None:
+    """Take the credits of an answer that is paid when it begins; nothing happens if the client has left."""
+    if answer.is_paid_first and request.charge is not None and http.transport is not None:
+        _charge(request).post_soon()
 
 
 def _charge(request: Request) -> Charge:

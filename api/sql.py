@@ -131,9 +131,9 @@ TABLE: Final = {
 
 
 def check(request: Context, body: Query) -> None:
-    """Raise a 400 Problem for more rows than the settings allow."""
+    """Raise a 400 Problem for more rows than the settings allow; the default is cut instead."""
     most = request.parts.settings.sql.max_rows
-    if body.limit > most:
+    if body.limit > max(most, DEFAULT_LIMIT):
         raise invalid("body", [FieldError(f"`limit` is at most {most} on this server", ["limit"])])
 
 
@@ -159,7 +159,7 @@ async def run_sql(request: Context, body: Query) -> Answer:
     task = Task(
         query=query,
         parameters=body.parameters,
-        limit=body.limit,
+        limit=min(body.limit, limits.max_rows),
         seconds=limits.seconds,
         memory_mib=limits.memory_mib,
         max_mib=limits.max_mib,
@@ -193,7 +193,7 @@ async def _paid(request: Context, result: QueryResult, format: Format) -> Answer
         "Chainfolio-Bytes-Read": str(summary.bytes_read or 0),
         "Chainfolio-Credits": str(credits),
     }
-    return Answer(b"", content_type=TYPES[format], headers=headers, file=result.file)
+    return Answer(b"", content_type=TYPES[format], headers=headers, file=result.file, is_paid_first=True)
 
 
 @get("/v1/sql/tables", summary="Tables for queries in SQL", example={"data": [TABLE]}, **FAMILY | {"cost": 0})

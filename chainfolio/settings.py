@@ -183,8 +183,8 @@ class Alerts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class Sql(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Limits and price of queries over `/v1/sql`. `chainfolio sql` has its own."""
 
-    seconds: Annotated[int, doc("seconds after which a query is ended")] = 30
-    memory_mib: Annotated[int, doc("MiB of memory for the work of a query; its process needs about 200 more")] = 512
+    seconds: Annotated[int, doc("seconds after which a query is ended; its start and its result may take 10 more")] = 30
+    memory_mib: Annotated[int, doc("MiB of memory for the work of a query; its process may use up to 400 more")] = 512
     max_rows: Annotated[int, doc("rows of one result at most")] = 100_000
     max_mib: Annotated[int, doc("MiB of one result at most")] = 64
     at_once: Annotated[int, doc("queries at once in each process; up to 16 more wait, and others are answered 503")] = 2

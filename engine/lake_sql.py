@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +19,7 @@ from chainfolio.storage.lake_sources import Sources, check_files, missing_bytes,
 from chainfolio.storage.sql_query import QueryResult, run_query
 from chainfolio.storage.sql_task import Task
 from chainfolio.storage.views import sql_columns
+from chainfolio.supervisor import start_in_thread
 from chainfolio.tables import TABLES
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class LakeSql:
         """
         self._lake, self._tail, self._chains = lake, tail, chains
         self._comparisons, self._downloads = Comparisons(folder / "compared.json"), Downloads(folder / "downloads")
-        self._checking = asyncio.Lock()
+        self._comparison: asyncio.Future[Sources] | None = None  # the newest; one runs at a time
 
     async def run(self, task: Task) -> QueryResult:
         """Run the query of a task over the tables that it names; `files` and `refused` are set here.
@@ -101,10 +103,13 @@ class LakeSql:
     async def _checked(self, readable: Sources) -> Sources:
         """Return the sources with files that were compared with their checksums.
 
-        A comparison that has begun goes on if this call is cancelled, so that the next query finds it done.
+        A comparison that has begun goes on if this call is cancelled, and no other begins before it has ended.
         """
         parts = (self._lake, readable, self._comparisons, self._downloads)
-        if self._lake.is_local and not await asyncio.to_thread(missing_bytes, *parts):
-            return readable
-        async with self._checking:
-            return await asyncio.shield(asyncio.to_thread(check_files, *parts))
+        while True:
+            if self._lake.is_local and not await asyncio.to_thread(missing_bytes, *parts):
+                return readable
+            if self._comparison is None or self._comparison.done():
+                self._comparison = start_in_thread(partial(check_files, *parts))
+                return await asyncio.shield(self._comparison)
+            await asyncio.wait([self._comparison])

@@ -7,6 +7,7 @@ reads the query, and runs no query if a write succeeds. DuckDB itself may only r
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import sys
@@ -22,10 +23,13 @@ from chainfolio.storage.sql_task import DATA, MEBIBYTE, SUMMARY, ResultColumn, S
 if TYPE_CHECKING:
     import duckdb
 
-ADDRESS_SPACE_MIB: Final = 3072  # in addition to the memory of DuckDB: for libraries, stacks and rows of a batch
-BATCH_ROWS: Final = 4096
+ADDRESS_SPACE_MIB: Final = 3072  # in addition to the memory of DuckDB: for libraries, and what is reserved but not used
+DATA_MIB: Final = 400  # in addition to it: for Python, stacks and the rows of a batch
+BATCH_ROWS: Final = 4096  # of up to
+BATCH_COLUMNS: Final = 16  # columns; fewer of more
 MAX_ERROR: Final = 2000
 COUNTERS: Final = Path("/proc/self/io")
+OUT_OF_MEMORY_SCORE: Final = Path("/proc/self/oom_score_adj")
 ONE_SELECT: Final = "one SELECT at a time"
 # Names that tell about this machine, and functions that run a text as SQL, so that no name can hide in one.
 HIDDEN_PREFIXES: Final = ("duckdb_", "pg_", "pragma_")
@@ -47,6 +51,10 @@ def main() -> None:
     memory = (task.memory_mib + ADDRESS_SPACE_MIB) * MEBIBYTE
     resource.setrlimit(resource.RLIMIT_CPU, (4 * task.seconds, 4 * task.seconds + 5))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    data = (task.memory_mib + DATA_MIB) * MEBIBYTE
+    resource.setrlimit(resource.RLIMIT_DATA, (data, data))
+    with contextlib.suppress(OSError):  # Linux: without memory, the system ends this process and not its parent
+        OUT_OF_MEMORY_SCORE.write_text("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     give_up_writing()  # before DuckDB starts threads: those that run already would not be bound
     output = sys.stdout.buffer
@@ -121,7 +129,7 @@ def _result(connection: duckdb.DuckDBPyConnection, task: Task, send: Callable[[b
 
     Other statements are an error, and for strangers also EXPLAIN and the functions in `HIDDEN`.
     """
-    from chainfolio.storage.sql_files import writer
+    from chainfolio.storage.sql_files import warm, writer
 
     statements = connection.extract_statements(task.query)
     kinds = ("SELECT",) if task.for_stranger else ("SELECT", "EXPLAIN")
@@ -129,6 +137,8 @@ def _result(connection: duckdb.DuckDBPyConnection, task: Task, send: Callable[[b
         return Summary(error=ONE_SELECT)
     if task.for_stranger and (reason := _hidden(connection, task.query)):
         return Summary(error=reason)
+    connection.execute("SELECT now(), 1.5, uuid()").fetchall()
+    warm(task.format)  # libraries that are read now are not counted
     before = _bytes_read()
     result = connection.execute(statements[0], task.parameters or None)
     columns = [ResultColumn(column[0], str(column[1])) for column in result.description]
@@ -145,7 +155,8 @@ def _result(connection: duckdb.DuckDBPyConnection, task: Task, send: Callable[[b
 def _batches(result: duckdb.DuckDBPyConnection, limit: int) -> Iterator[list[tuple[Any, ...]]]:
     """Yield the rows of a result in batches, up to one row more than `limit` (0: all)."""
     pending = limit + 1 if limit else sys.maxsize
-    while pending and (rows := result.fetchmany(min(BATCH_ROWS, pending))):
+    most = min(BATCH_ROWS, max(1, BATCH_ROWS * BATCH_COLUMNS // len(result.description)))
+    while pending and (rows := result.fetchmany(min(most, pending))):
         pending -= len(rows)
         yield rows
 
@@ -181,9 +192,9 @@ def _hidden(connection: duckdb.DuckDBPyConnection, query: str) -> str:
     while pending:
         node = pending.pop()
         if isinstance(node, dict):
-            names = {str(node.get(key, "")).lower() for key in ("function_name", "table_name")}
-            if hidden := [each for each in names if each in HIDDEN or each.startswith(HIDDEN_PREFIXES)]:
-                return f"{hidden[0]} is not available: a query reads the tables of the lake and nothing else"
+            function, table = (str(node.get(key, "")).lower() for key in ("function_name", "table_name"))
+            if function in HIDDEN or function.startswith(HIDDEN_PREFIXES) or table.startswith(HIDDEN_PREFIXES):
+                return f"{function or table} is not available: a query reads the tables of the lake and nothing else"
             pending += node.values()
         elif isinstance(node, list):
             pending += node

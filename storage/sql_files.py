@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -58,6 +60,15 @@ def writer(format: Format, columns: Sequence[ResultColumn], send: Send) -> Write
     if format == "csv":
         return CsvWriter(columns, send)
     return ArrowWriter(format, columns, send)
+
+
+def warm(format: Format) -> None:
+    """Write an empty file of a format to nowhere, so that all libraries are read that a result needs."""
+    columns = [ResultColumn("warm", kind) for kind in ("VARCHAR", "DECIMAL(38,0)", *MOMENTS)]
+    empty = writer(format, columns, lambda part: None)
+    if format in {"arrow", "parquet"}:
+        empty.write([("", Decimal(0), datetime.now(UTC), datetime.now(UTC))])
+    empty.close(more=False)
 
 
 class JsonWriter:
@@ -205,11 +216,12 @@ def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
 
 def _unique(names: Sequence[str]) -> list[str]:
     """Return the names, the later ones of equal ones with a number: readers find columns by name."""
-    unique: list[str] = []
+    unique: dict[str, None] = {}
+    numbers = Counter[str]()
     for name in names:
-        number, free = 1, name
+        free = name
         while free in unique:
-            number += 1
-            free = f"{name}_{number}"
-        unique.append(free)
-    return unique
+            numbers[name] += 1
+            free = f"{name}_{numbers[name] + 1}"
+        unique[free] = None
+    return list(unique)
