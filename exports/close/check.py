@@ -32,7 +32,7 @@ from chainfolio.exports.close.accounting import (
     remaining_rows,
     rollforward_rows,
 )
-from chainfolio.exports.close.check_pack import proof_faults
+from chainfolio.exports.close.check_pack import proof_faults, unique
 from chainfolio.exports.close.cutoff import instant_us
 from chainfolio.exports.close.evidence import CLASSES
 from chainfolio.exports.close.pack import (
@@ -50,6 +50,7 @@ from chainfolio.exports.close.pack import (
     totals_of,
 )
 from chainfolio.exports.close.policy import policy_in
+from chainfolio.exports.close.rules import form_faults, table_faults
 from chainfolio.exports.close.signature import fingerprint, signer_of
 from chainfolio.exports.close.tables import (
     COLUMNS,
@@ -121,8 +122,8 @@ def check_pack(folder: Path, signer: str = "") -> CheckResult:
     data, manifest = _manifest(folder)
     key = _check_signature(folder, data, signer, findings)
     _check_files(folder, manifest, findings)
-    tables = _tables(folder, findings)
-    if tables is not None:
+    tables = None if findings.wrong else _tables(folder, manifest.rows, findings)
+    if tables is not None and not findings.wrong:
         try:
             _check_numbers(folder, manifest, tables, findings)
         except FAULTS as error:
@@ -138,7 +139,7 @@ def _manifest(folder: Path) -> tuple[bytes, Manifest]:
     try:
         with (folder / MANIFEST).open("rb") as file:
             data = file.read(MAX_MANIFEST)
-        head = json.loads(data)
+        head = json.loads(data, object_pairs_hook=unique)
     except OSError as error:
         raise BadRequest("pack", f"{folder / MANIFEST}: {error.strerror}", remedy=remedy) from None
     except ValueError as error:
@@ -184,7 +185,9 @@ def _check_files(folder: Path, manifest: Manifest, findings: _Findings) -> None:
             findings.wrong.append(f"{each.path} is missing")
         elif (entry := entry_of(folder, each.path)) != each:
             findings.wrong.append(f"{each.path} has SHA-256 {entry.sha256} and {entry.size} bytes, not as signed")
-    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    found = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+    findings.wrong += [f"{path} is a link" for path in found if path.is_symlink()]
+    present = {path.relative_to(folder).as_posix() for path in found}
     for path in sorted(present - named - {MANIFEST, SIGNATURE}):
         findings.wrong.append(f"{path} is not in the manifest")
     needed = {f"{TABLES}/{name}.{kind}" for name in COLUMNS for kind in ("csv", "parquet")} | {POLICY}
@@ -198,12 +201,16 @@ def _parents(path: str) -> Iterator[str]:
     yield from ("/".join(parts[: count + 1]) for count in range(len(parts)))
 
 
-def _tables(folder: Path, findings: _Findings) -> Tables | None:
+def _tables(folder: Path, counts: Mapping[str, int], findings: _Findings) -> Tables | None:
     """Read all tables, which must be equal in both formats; None if one cannot be read."""
     tables: Tables = {}
     for name, columns in COLUMNS.items():
         try:
-            table = pq.read_table(io.BytesIO((folder / TABLES / f"{name}.parquet").read_bytes()))
+            content = pq.ParquetFile(io.BytesIO((folder / TABLES / f"{name}.parquet").read_bytes()))
+            if content.metadata.num_rows != counts.get(name):
+                findings.wrong.append(f"{name} has {content.metadata.num_rows} rows, and not those of the manifest")
+                continue
+            table = content.read()
             text = (folder / TABLES / f"{name}.csv").read_bytes().decode()
             header, *rows = csv.reader(io.StringIO(text, newline=""))
         except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
@@ -221,6 +228,11 @@ def _tables(folder: Path, findings: _Findings) -> Tables | None:
 
 def _check_numbers(folder: Path, manifest: Manifest, tables: Tables, findings: _Findings) -> None:
     """Compute every number again, and add each that does not follow."""
+    document = msgspec.to_builtins(manifest)
+    findings.wrong += form_faults(document, tables)
+    if findings.wrong:
+        return
+    findings.wrong += table_faults(document, tables)
     _check_balances(tables, findings)
     findings.wrong += proof_faults(tables)
     _check_prices(folder, manifest, tables, findings)
@@ -301,8 +313,8 @@ def _product(left: str, right: str) -> str:
 
 def _limit_faults(row: Mapping[str, str], block_time: str, max_age: int, most: str) -> Iterator[str]:
     age = datetime.fromisoformat(block_time) - datetime.fromisoformat(row["observed"])
-    if age.total_seconds() > max_age * 3600:
-        yield f"it is older than {max_age} hours"
+    if not 0 <= age.total_seconds() <= max_age * 3600:
+        yield f"it is older than {max_age} hours, or later than the block"
     for source, usd in json.loads(row["alternatives"]):
         if abs(Decimal(usd) - Decimal(row["usd"])) * 100 > Decimal(most) * Decimal(row["usd"]):
             yield f"{source} says {usd} USD"

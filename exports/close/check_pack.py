@@ -3,10 +3,9 @@
 
     python check_pack.py PACK [--signer KEY.pub]
 
-It needs Python 3.11, pyarrow and safe-pysha3 (for Keccak), and shares no code with Chainfolio: read it, then run it. It
-verifies signature, digests and proofs, and that the numbers of the tables follow from each other. It does not choose
-lots again: `chainfolio close check` does. Exit code 0: all follows; 12: something does not; 13: nothing contradicts,
-but the pack itself names gaps, or nobody says whose key signed it.
+It needs Python 3.11, pyarrow and safe-pysha3 (for Keccak), and shares no code with Chainfolio. It verifies signature,
+digests and proofs, and that numbers follow from each other; it does not choose lots again: `chainfolio close check`
+does. Exit code 0: all follows; 12: something does not; 13: the pack itself names gaps, or nobody says whose key it is.
 """
 
 from __future__ import annotations
@@ -17,12 +16,14 @@ import csv
 import hashlib
 import io
 import json
+import re
 import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -34,11 +35,9 @@ Manifest = dict[str, Any]
 Tables = dict[str, list[dict[str, str]]]
 Values = dict[tuple[str, str], Fraction]
 Parts = dict[tuple[str, ...], list[tuple[int, Fraction | None]]]
-Point = tuple[int, int, int, int]
-WRONG, OPEN = 12, 13
 UNKNOWN = "N/A"
 OPENZEPPELIN = "52c63247e1f47db19d5ce0460030c497f067ca4cebf71ba98eeadabe20bace00"
-NO_ACCOUNT = b"\xc4\x80\x80\x80\x80"  # four empty fields
+ONCE = {"accounts": 1, "assets": 1, "balances": 3, "closings": 2, "prices": 3, "proofs": 4, "rollforward": 1}
 MONEY = Fraction(1, 10**30)  # unit of money in entries
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES = (
@@ -46,6 +45,9 @@ NAMES = (
     *("lots", "movements", "prices", "proofs", "remaining", "rollforward", "transactions"),
 )
 CLASSES = ("proven", "derived from proven", "as two sources say", "as one source says")
+ENDS = ("opening", "closing")
+NUMBER = re.compile(r"-?[0-9]{1,200}(\.[0-9]{1,200})?")
+BITS = ("", "255 bits", "128 bits", "112 bits", "96 bits")
 LEFT_OUT = ("spam", "unvalued")
 SOLD = ("sell", "sent", "gift", "donate", "fee")
 NOTHING = dict.fromkeys(("raw", "cost", "unasked", "short", "deposited"), "0")
@@ -68,27 +70,25 @@ class Check:
 
     def equal(self, name: str, stated: object, follows: object) -> None:
         """Add a problem if a stated number is not the one that follows."""
-        self.expect(stated == follows, f"{name}: {shown(stated)} is stated, and {shown(follows)} follows")
-
-
-def shown(number: object) -> str:
-    """Return a number as text, fractions that are no integers rounded."""
-    return f"about {float(number)!r}" if isinstance(number, Fraction) and number.denominator > 1 else str(number)
+        self.expect(stated == follows, f"{name}: {stated} is stated, and {follows} follows")
 
 
 def number(text: str) -> Fraction | None:
     """Return a decimal text as a fraction; None for N/A."""
-    return None if text == UNKNOWN else Fraction(text)
+    return None if text == UNKNOWN else fraction(text)
+
+
+def fraction(text: str) -> Fraction:
+    """Return a decimal text of bounded length as a fraction; ValueError for any other text."""
+    if not NUMBER.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is no number")
+    return Fraction(text)
 
 
 def total(numbers: Iterable[Fraction | None]) -> Fraction | None:
     """Return a sum; None if a part is not known."""
-    amount = Fraction(0)
-    for each in numbers:
-        if each is None:
-            return None
-        amount += each
-    return amount
+    parts = [*numbers]
+    return None if None in parts else sum((each for each in parts if each is not None), Fraction(0))
 
 
 def less(minuend: Fraction | None, subtrahend: Fraction | None) -> Fraction | None:
@@ -101,31 +101,25 @@ def sums(parts: list[tuple[int, Fraction | None]]) -> tuple[int, Fraction | None
     return sum(part[0] for part in parts), total(part[1] for part in parts)
 
 
-# --- the signature: Ed25519 of RFC 8032, in the envelope of OpenSSH (PROTOCOL.sshsig) --------------------------------
-
 P, L = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, P - 2, P) % P
 
 
-def curve_add(a: Point, b: Point) -> Point:
-    """Add two points of the curve in extended coordinates."""
-    e, f = (a[1] - a[0]) * (b[1] - b[0]) % P, (a[1] + a[0]) * (b[1] + b[0]) % P
-    g, h = 2 * a[3] * b[3] * D % P, 2 * a[2] * b[2] % P
-    x, y, z, t = f - e, h - g, h + g, f + e
-    return x * y % P, t * z % P, y * z % P, x * t % P
+def curve_add(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    """Add two points of the curve of Ed25519 (RFC 8032)."""
+    d = D * a[0] * b[0] * a[1] * b[1]
+    return (a[0] * b[1] + a[1] * b[0]) * pow(1 + d, -1, P) % P, (a[1] * b[1] + a[0] * b[0]) * pow(1 - d, -1, P) % P
 
 
-def curve_times(scalar: int, point: Point) -> Point:
+def curve_times(scalar: int, point: tuple[int, int]) -> tuple[int, int]:
     """Return a multiple of a point."""
-    result = (0, 1, 1, 0)
-    while scalar:
-        if scalar & 1:
-            result = curve_add(result, point)
-        point, scalar = curve_add(point, point), scalar >> 1
-    return result
+    if not scalar:
+        return 0, 1
+    double = curve_add(*[curve_times(scalar >> 1, point)] * 2)
+    return curve_add(double, point) if scalar & 1 else double
 
 
-def curve_point(data: bytes) -> Point:
+def curve_point(data: bytes) -> tuple[int, int]:
     """Return the point in 32 bytes; ValueError if they are none."""
     y = int.from_bytes(data, "little")
     sign, y = y >> 255, y & (2**255 - 1)
@@ -135,23 +129,17 @@ def curve_point(data: bytes) -> Point:
         x = x * pow(2, (P - 1) // 4, P) % P
     if y >= P or (x * x - square) % P or (x == 0 and sign):
         raise ValueError("not a point")
-    x = P - x if x & 1 != sign else x
-    return x, y, 1, x * y % P
+    return P - x if x & 1 != sign else x, y
 
 
 BASE = curve_point((4 * pow(5, P - 2, P) % P).to_bytes(32, "little"))
 
 
 def is_signed(key: bytes, message: bytes, signature: bytes) -> bool:
-    """Return True if an Ed25519 signature of a message is by a key."""
-    try:
-        r, a, s = curve_point(signature[:32]), curve_point(key), int.from_bytes(signature[32:], "little")
-    except ValueError:
-        return False
+    """Return True if an Ed25519 signature of a message is by a key; ValueError if either is no point."""
+    r, a, s = curve_point(signature[:32]), curve_point(key), int.from_bytes(signature[32:], "little")
     k = int.from_bytes(hashlib.sha512(signature[:32] + key + message).digest(), "little") % L
-    left, right = curve_times(s, BASE), curve_add(r, curve_times(k, a))
-    same = (left[0] * right[2] - right[0] * left[2]) % P == 0 and (left[1] * right[2] - right[1] * left[2]) % P == 0
-    return s < L and same
+    return s < L and curve_times(s, BASE) == curve_add(r, curve_times(k, a))
 
 
 def ssh_text(data: bytes) -> bytes:
@@ -160,7 +148,7 @@ def ssh_text(data: bytes) -> bytes:
 
 
 def signature_of(key: bytes, signature: bytes) -> bytes:
-    """Return a signature file as ssh-keygen writes it."""
+    """Return a signature file as ssh-keygen writes it (PROTOCOL.sshsig of OpenSSH)."""
     blob = b"SSHSIG" + (1).to_bytes(4, "big")
     for part in (key, b"chainfolio-close", b"", b"sha512", ssh_text(b"ssh-ed25519") + ssh_text(signature)):
         blob += ssh_text(part)
@@ -176,27 +164,22 @@ def check_signature(check: Check, signer: str) -> None:
         (check.wrong if signer else check.open).append("the manifest is not signed")
         return
     armored = path.read_bytes()
-    try:
-        blob = base64.b64decode(b"".join(armored.split(b"\n")[1:-2]), validate=True)
-    except ValueError:
-        blob = b""
+    blob = base64.b64decode(b"".join(armored.split(b"\n")[1:-2]), validate=True)
     key, signature = blob[14 : 14 + 51], blob[-64:]
-    if signature_of(key, signature) != armored or not key.startswith(
-        ssh_text(b"ssh-ed25519") + (32).to_bytes(4, "big")
-    ):
+    is_plain = key.startswith(ssh_text(b"ssh-ed25519") + (32).to_bytes(4, "big"))
+    if signature_of(key, signature) != armored or not is_plain:
         check.wrong.append("manifest.json.sig is no signature of ssh-keygen for chainfolio-close by a key of Ed25519")
         return
-    digest = hashlib.sha512((check.folder / "manifest.json").read_bytes()).digest()
-    message = b"SSHSIG" + b"".join(map(ssh_text, (b"chainfolio-close", b"", b"sha512", digest)))
+    digest = ssh_text(hashlib.sha512((check.folder / "manifest.json").read_bytes()).digest())
+    message = b"SSHSIG" + b"".join(map(ssh_text, (b"chainfolio-close", b"", b"sha512"))) + digest
     check.expect(is_signed(key[-32:], message, signature), "the signature is not of this manifest")
     encoded = base64.b64encode(key).decode()
     if not signer:
         check.open.append(f"nobody says whose key ssh-ed25519 {encoded} is: name it with --signer KEY.pub")
     else:
-        check.expect(encoded in Path(signer).read_text().split(), f"it is signed by another key: {encoded}")
-
-
-# --- the files -------------------------------------------------------------------------------------------------------
+        lines = [line.partition("#")[0].split() for line in Path(signer).read_bytes().decode().splitlines()]
+        keys = [key for words in lines for kind, key in pairwise(words) if kind == "ssh-ed25519"]
+        check.expect(keys[:1] == [encoded], f"it is signed by another key: {encoded}")
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -208,13 +191,11 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def check_files(check: Check, manifest: Manifest) -> None:
     """Compare each file with the manifest."""
-    lines: list[str] = []
-    names: set[str] = set()
-    for each in sorted(manifest["files"], key=lambda each: each["path"]):
+    files = sorted(manifest["files"], key=lambda each: each["path"])
+    names = {each["path"] for each in files}
+    check.expect(len(names) == len(files), "the manifest names a file twice")
+    for each in files:
         path, parts = each["path"], each["path"].split("/")
-        lines.append(f"{each['sha256']} {each['size']} {path}\n")
-        check.expect(path not in names, f"the manifest names {path} twice")
-        names.add(path)
         below = [check.folder.joinpath(*parts[: count + 1]) for count in range(len(parts))]
         is_plain = path.isprintable() and "\\" not in path and not {"", ".", ".."} & set(parts)
         if not is_plain or any(each.is_symlink() for each in below):
@@ -225,30 +206,34 @@ def check_files(check: Check, manifest: Manifest) -> None:
             data = below[-1].read_bytes()
             same = (hashlib.sha256(data).hexdigest(), len(data)) == (each["sha256"], each["size"])
             check.expect(same, f"{path} is not the file of the manifest")
-    present = {path.relative_to(check.folder).as_posix() for path in check.folder.rglob("*") if not path.is_dir()}
+    found = [path for path in check.folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+    check.wrong += [f"{path} is a link" for path in found if path.is_symlink()]
+    present = {path.relative_to(check.folder).as_posix() for path in found}
     for path in sorted(present - names - {"manifest.json", "manifest.json.sig"}):
         check.wrong.append(f"{path} is not in the manifest")
     needed = {f"tables/{name}.{kind}" for name in NAMES for kind in ("csv", "parquet")} | {"policy.toml"}
     check.expect(needed <= names, f"the manifest lacks {sorted(needed - names)}")
-    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
-    check.expect(digest == manifest["digest"], "the digest over all files is another one")
+    lines = "".join(f"{each['sha256']} {each['size']} {each['path']}\n" for each in files)
+    check.expect(
+        hashlib.sha256(lines.encode()).hexdigest() == manifest["digest"], "the digest over all files is another one"
+    )
 
 
-def read_tables(check: Check) -> Tables:
-    """Return all tables as lists of dictionaries; both formats must have the same cells."""
+def read_tables(check: Check, counts: dict[str, int]) -> Tables:
+    """Return all tables as lists of dictionaries; both formats must have the same cells and signed counts."""
     tables: Tables = {}
     for name in NAMES:
         file = check.folder / "tables" / name
-        parquet = pyarrow.parquet.read_table(io.BytesIO(file.with_suffix(".parquet").read_bytes()))
+        content = pyarrow.parquet.ParquetFile(io.BytesIO(file.with_suffix(".parquet").read_bytes()))
+        if content.metadata.num_rows != counts[name]:
+            raise ValueError(f"{name} has {content.metadata.num_rows} rows, and not those of the manifest")
+        parquet = content.read()
         text = file.with_suffix(".csv").read_bytes().decode()
         header, *rows = csv.reader(io.StringIO(text, newline=""))
         same = header == parquet.column_names and rows == [list(row.values()) for row in parquet.to_pylist()]
         check.expect(same, f"{name}.csv and {name}.parquet differ")
         tables[name] = [dict(zip(header, row, strict=True)) for row in rows]
     return tables
-
-
-# --- the numbers -----------------------------------------------------------------------------------------------------
 
 
 def instant(day: str, at: str) -> int:
@@ -258,35 +243,44 @@ def instant(day: str, at: str) -> int:
     return (local.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
 
 
+def check_places(check: Check, manifest: Manifest, tables: Tables) -> None:
+    """Rows are there once, of listed accounts and chains, and of the period."""
+    for name, count in ONCE.items():
+        keys = [tuple(row.values())[:count] for row in tables[name]]
+        check.expect(len({*keys}) == len(keys), f"{name} has a row twice")
+    accounts = {row["account"] for name in ("balances", "movements", "holdings") for row in tables[name]}
+    check.equal("accounts with rows", accounts, {*manifest["accounts"]})
+    heights = {(row["end"], row["chain"]): int(row["height"]) for row in tables["blocks"]}
+    check.equal("blocks", sorted(heights), sorted((end, chain) for end in ENDS for chain in manifest["chains"]))
+    check.equal("rows of blocks", len(tables["blocks"]), len(heights))
+    is_dollar = manifest["currency"] == "USD"
+    check.expect(not is_dollar or {row["rate"] for row in tables["blocks"]} == {"1"}, "a rate of USD is not 1")
+    for row in tables["movements"]:
+        is_inside = heights["opening", row["chain"]] < int(row["block"]) <= heights["closing", row["chain"]]
+        check.expect(is_inside, f"a movement in block {row['block']} is not of the period")
+    incomes = [(row["asset"], row["proceeds"]) for row in tables["gains"] if row["kind"] == "income"]
+    days = [(f"{row['chain']}:{row['contract']}", row["value"]) for row in tables["income"]]
+    for asset in {asset for asset, _ in (*incomes, *days)}:
+        of_gains, of_days = ([number(value) for key, value in rows if key == asset] for rows in (incomes, days))
+        check.expect(bool(of_days) and total(of_gains) == total(of_days), f"income of days of {asset} is another one")
+
+
 def check_balances(check: Check, tables: Tables) -> None:
     """Closing less opening is what moved, for each account and asset."""
     moved: dict[tuple[str, str, str], int] = defaultdict(int)
     for row in tables["movements"]:
-        raw = int(row["raw"])
-        moved[row["account"], row["chain"], row["asset"]] += raw if row["direction"] == "in" else -raw
+        moved[row["account"], row["chain"], row["asset"]] += int(row["raw"]) * (1 if row["direction"] == "in" else -1)
     for row in tables["balances"]:
         name = f"{row['asset']} of {row['account']}"
         sum_of_rows = moved.pop((row["account"], row["chain"], row["asset"]), 0)
         check.equal(f"{name}, moved", int(row["moved"]), sum_of_rows)
-        for end in ("openingEvidence", "closingEvidence"):
-            check.expect(row[end] in CLASSES, f"{name}: {row[end]} is no class of evidence")
-        if UNKNOWN in (row["opening"], row["closing"]):
-            check.expect(row["unexplained"] == UNKNOWN, f"{name}: what cannot be read has no difference")
-            check.open.append(f"{name}: a balance could not be read")
-            continue
-        rest = int(row["closing"]) - int(row["opening"]) - sum_of_rows
-        check.equal(f"{name}, unexplained", int(row["unexplained"]), rest)
-        if rest:
+        classes = {row["openingEvidence"], row["closingEvidence"]}
+        check.expect(classes <= {CLASSES[0], *CLASSES[2:]}, f"{name}: {classes} are no classes of evidence")
+        rest = less(less(number(row["closing"]), number(row["opening"])), Fraction(sum_of_rows))
+        check.equal(f"{name}, unexplained", number(row["unexplained"]), rest)
+        if rest != 0:
             check.open.append(f"{name}: closing - opening - movements is {rest}")
     check.expect(not moved, f"these moved and have no balance: {sorted(moved)}")
-
-
-# --- proofs: RLP and tries as in Ethereum's yellow paper, appendices B and D -----------------------------------------
-
-
-def keccak(data: bytes) -> bytes:
-    """Return the Keccak-256 hash of some data."""
-    return bytes(keccak_256(data).digest())
 
 
 def rlp(data: bytes) -> tuple[Any, bytes]:
@@ -310,8 +304,8 @@ def rlp(data: bytes) -> tuple[Any, bytes]:
 
 def trie_value(root: bytes, key: bytes, proof: str) -> bytes:
     """Return the value at a key of a secure trie, empty if absent; ValueError if it is not shown."""
-    nodes = {keccak(node): node for node in (bytes.fromhex(each[2:]) for each in json.loads(proof))}
-    path, current = keccak(key).hex(), root
+    nodes = {keccak_256(node).digest(): node for node in (bytes.fromhex(each[2:]) for each in json.loads(proof))}
+    path, current = keccak_256(key).hexdigest(), root
     while current:
         if isinstance(current, bytes) and current not in nodes:
             raise ValueError("a node of a proof is missing")
@@ -331,27 +325,28 @@ def trie_value(root: bytes, key: bytes, proof: str) -> bytes:
 
 def storage_key(rule: str, holder: str) -> bytes:
     """Return the storage key at which compilers and libraries put an account's balance, by a rule."""
-    name, _, slot = rule.partition(" mapping at slot ")
+    _, _, slot = rule.partition(" mapping at slot ")
     padded = bytes(12) + bytes.fromhex(holder[2:])
-    if slot and int(slot) < 512 and name in ("Solidity", "Vyper"):
+    places = {
+        "ERC-7201 openzeppelin.storage.ERC20": padded + bytes.fromhex(OPENZEPPELIN),
+        "Solady's slot of balances": padded[12:] + bytes(8) + bytes.fromhex("87a211a2"),
+    }
+    if slot and int(slot) < 512:
         index = int(slot).to_bytes(32, "big")
-        return keccak(padded + index if name == "Solidity" else index + padded)
-    return keccak(
-        {
-            "ERC-7201 openzeppelin.storage.ERC20": padded + bytes.fromhex(OPENZEPPELIN),
-            "Solady's slot of balances": padded[12:] + bytes(8) + bytes.fromhex("87a211a2"),
-        }[rule]
-    )
+        places = {f"Solidity mapping at slot {slot}": padded + index, f"Vyper mapping at slot {slot}": index + padded}
+    return bytes(keccak_256(places[rule]).digest())
 
 
 def proven_balance(row: dict[str, str], root: bytes) -> int:
     """Return the balance that a proof shows; ValueError if it shows none of this account and asset."""
-    fields = rlp(trie_value(root, bytes.fromhex(row["address"][2:]), row["accountProof"]) or NO_ACCOUNT)[0]
+    fields = rlp(trie_value(root, bytes.fromhex(row["address"][2:]), row["accountProof"]) or b"\xc4\x80\x80\x80\x80")[0]
     if not row["key"]:
         if row["address"] != row["account"] or "/slip44:" not in row["asset"]:
             raise ValueError("it is of another account")
         return int.from_bytes(fields[1], "big")
     rule, _, bits = row["rule"].partition(", low ")
+    if bits not in BITS:
+        raise ValueError(f"no library has balances of {bits}")
     key = storage_key(rule, row["account"])
     if key.hex() != row["key"][2:] or row["asset"].partition("/erc20:")[2] != row["address"]:
         raise ValueError("it is of another account or token")
@@ -367,19 +362,18 @@ def proof_faults(tables: Tables) -> list[str]:
             header = bytes.fromhex(row["header"][2:])
             fields = rlp(header)[0]
             time = (datetime.fromisoformat(row["time"]) - EPOCH) // timedelta(seconds=1)
-            stated = row["hash"], int(row["height"]), time
-            if stated != (f"0x{keccak(header).hex()}", *(int.from_bytes(fields[at], "big") for at in (8, 11))):
+            numbers = [int.from_bytes(fields[at], "big") for at in (8, 11)]
+            if [row["hash"], int(row["height"]), time] != [f"0x{keccak_256(header).hexdigest()}", *numbers]:
                 faults.append(f"the header of {row['chain']} at the {row['end']} is not that of its block")
             roots[row["end"], row["chain"]] = fields[3]
     for row in tables["proofs"]:
-        name = f"proof of {row['asset']} of {row['account']} at the {row['end']}"
         key = row["end"], row["chain"], row["account"], row["asset"]
         try:
             shown_by_proof[key] = str(proven_balance(row, roots[row["end"], row["chain"]]))
         except (LookupError, TypeError, ValueError) as error:
-            faults.append(f"{name} shows nothing: {type(error).__name__} {error}")
+            faults.append(f"proof of {key} shows nothing: {type(error).__name__} {error}")
     for row in tables["balances"]:
-        for end in ("opening", "closing"):
+        for end in ENDS:
             value = shown_by_proof.pop((end, row["chain"], row["account"], row["asset"]), None)
             if (row[f"{end}Evidence"] == "proven") != (value is not None) or value not in (None, row[end]):
                 faults.append(f"{row['asset']} of {row['account']} at the {end}: {value} is proven, not {row[end]}")
@@ -388,53 +382,62 @@ def proof_faults(tables: Tables) -> list[str]:
 
 def check_prices(check: Check, manifest: Manifest, tables: Tables) -> None:
     """Each price is its quote at the rate, or an override, and within the limits of the policy."""
-    policy = tomllib.loads((check.folder / "policy.toml").read_text())
+    policy = tomllib.loads((check.folder / "policy.toml").read_bytes().decode())
     check.equal("method", manifest["method"], policy.get("method", "fifo"))
     check.equal("lots", manifest["lots"], policy.get("lots", "owner"))
     limits = {"max_age_hours": 24, "max_deviation_percent": "10", **policy.get("prices", {})}
-    days = {"opening": manifest["period"]["first"], "closing": manifest["period"]["last"]}
     blocks = {(row["end"], row["chain"]): row for row in tables["blocks"]}
     overrides = {(each["asset"].lower(), each["date"]): each for each in policy.get("override", [])}
     for (end, chain), block in blocks.items():
-        is_before = block["time"] < manifest["period"][end]
+        check.equal("day", block["day"], manifest["period"]["first" if end == "opening" else "last"])
+        is_before = block["time"] < manifest["period"][end] and block["time"][10] == "T"
         check.expect(is_before, f"the block of {chain} at the {end} is not before the cut-off")
     for row in tables["prices"]:
         name, block = f"price of {row['asset']} at the {row['end']}", blocks[row["end"], row["chain"]]
-        override = overrides.get((row["asset"].lower(), days[row["end"]]))
+        override = overrides.get((row["asset"].lower(), block["day"]))
         if override:
-            check.equal(name, number(row["price"]), Fraction(override["price"]))
-            check.expect(override["reason"][:20] in row["rule"], f"{name}: the reason of the override is another one")
+            check.equal(name, number(row["price"]), fraction(override["price"]))
+            rule = f"override by {override['who']}: {override['reason']}"
+            check.equal(f"{name}, rule", *("".join(filter(str.isprintable, each)) for each in (row["rule"], rule)))
             continue
-        check.equal(name, number(row["price"]), Fraction(row["usd"]) * Fraction(block["rate"]))
+        check.equal(name, number(row["price"]), fraction(row["usd"]) * fraction(block["rate"]))
         check.equal(f"{name}, rule", row["rule"], row["source"])
         age = datetime.fromisoformat(block["time"]) - datetime.fromisoformat(row["observed"])
-        check.expect(age <= timedelta(hours=limits["max_age_hours"]), f"{name} is too old")
+        hours = age // timedelta(microseconds=1) / Fraction(3_600_000_000)
+        check.expect(0 <= hours <= limits["max_age_hours"], f"{name} is too old, or of later")
         for source, usd in json.loads(row["alternatives"]):
-            apart = abs(Fraction(usd) / Fraction(row["usd"]) - 1) * 100
-            check.expect(apart <= Fraction(limits["max_deviation_percent"]), f"{name}: {source} says {usd} USD")
+            apart = abs(fraction(usd) / fraction(row["usd"]) - 1) * 100
+            check.expect(apart <= fraction(limits["max_deviation_percent"]), f"{name}: {source} says {usd} USD")
 
 
 def check_holdings(check: Check, tables: Tables) -> Values:
     """Each value is amount times price; return the sums by end and asset."""
     prices = {(row["end"], row["chain"], row["asset"]): row["price"] for row in tables["prices"]}
-    balances = {
-        (end, row["account"], row["asset"]): row[end] for row in tables["balances"] for end in ("opening", "closing")
-    }
+    balances = {(end, row["account"], row["asset"]): row[end] for row in tables["balances"] for end in ENDS}
     values: Values = defaultdict(Fraction)
+    rest = {place for place, raw in balances.items() if raw not in ("0", UNKNOWN)}
+    decimals = {row["asset"]: row["decimals"] for row in tables["assets"]}
     for row in tables["holdings"]:
         name = f"{row['asset']} of {row['account']} in {row['protocol']} at the {row['end']}"
         price = prices.get((row["end"], row["chain"], row["asset"]), UNKNOWN)
         check.equal(f"{name}, price", row["price"], price)
         if row["protocol"] == "wallet":
-            check.equal(f"{name}, raw", row["raw"], balances.get((row["end"], row["account"], row["asset"])))
-        if UNKNOWN in (row["price"], row["value"]) or not row["decimals"]:
-            check.expect(row["flag"] in LEFT_OUT, f"{name}: it counts and has no value")
+            place = row["end"], row["account"], row["asset"]
+            check.equal(f"{name}, raw", row["raw"], balances.get(place))
+            check.expect(place in rest and row["side"] == "owned", f"{name}: it is there twice, or not owned")
+            rest -= {place}
+        check.expect(row["decimals"] in ("", decimals[row["countsAs"]]), f"{name} has other decimals than its asset")
+        is_priced = row["price"] != UNKNOWN and row["decimals"] != ""
+        flags = ("spam", "", "capped") if is_priced else LEFT_OUT
+        check.expect(row["flag"] in flags, f"{name}: another flag follows")
+        if not is_priced:
             continue
-        value, stated = int(row["raw"]) * Fraction(price) / 10 ** int(row["decimals"]), Fraction(row["value"])
-        if not (row["flag"] in ("capped", "spam") and stated < value):
+        value, stated = int(row["raw"]) * fraction(price) / 10 ** int(row["decimals"]), fraction(row["value"])
+        if not (row["flag"] in ("capped", "spam") and 0 <= stated < value):
             check.equal(f"{name}, value", stated, value)
         if row["flag"] not in LEFT_OUT:
             values[row["end"], row["countsAs"]] += -stated if row["side"] == "owed" else stated
+    check.expect(not rest, f"these balances are in no row of holdings: {sorted(rest)}")
     return values
 
 
@@ -466,13 +469,17 @@ def check_lots(check: Check, tables: Tables) -> None:
     lots: Parts = defaultdict(list)
     for row in tables["lots"]:
         lots[row["end"], row["asset"], row["wallet"]].append((int(row["raw"]), number(row["cost"])))
-    remaining: dict[tuple[str, ...], dict[str, str]] = {
-        (row["end"], row["asset"], row["wallet"]): row for row in tables["remaining"]
-    }
+    remaining = {tuple(row[name] for name in ("end", "asset", "wallet")): row for row in tables["remaining"]}
     for key in sorted({*remaining, *lots}) if lots else ():  # methods that pool have no single lots
         row = remaining.get(key, NOTHING)
         check.equal(f"lots of {key}", (int(row["raw"]), number(row["cost"])), sums(lots[key]))
+    missing = {key[1] for key in remaining if key[0] == "closing" and key[1].count(":") == 1}
+    missing -= {row["asset"] for row in tables["closings"]}
+    check.expect(not missing, f"these lots are not compared with balances: {sorted(missing)}")
     for row in tables["closings"]:
+        own = [each for each in tables["balances"] if row["wallet"] in ("", each["account"])]
+        held = total(number(each["closing"]) for each in own if each["countsAs"] == row["asset"])
+        check.expect(held in (None, int(row["inWallet"])), f"{row['asset']}: balances are {held}, not as in closings")
         left = remaining.get(("closing", row["asset"], row["wallet"]), NOTHING)
         moved = int(left["raw"]) + int(left["unasked"]) - int(left["short"]) - int(left["deposited"])
         check.equal(f"moved of {row['asset']}", int(row["moved"]), moved)
@@ -535,20 +542,14 @@ def check_totals(check: Check, manifest: Manifest, tables: Tables) -> None:
     check.equal("number of unknown gains", totals["unknownGains"], unknown)
     if unknown:
         check.open.append(f"{unknown} gains are not known")
-    check.equal("rows", manifest["rows"], {name: len(rows) for name, rows in tables.items()})
     check.equal("accounts", manifest["accounts"], [row["address"] for row in tables["accounts"]])
     evidence = dict.fromkeys(CLASSES, Fraction(0))
     classes = {(row["account"], row["asset"]): row["closingEvidence"] for row in tables["balances"]}
     for row in tables["holdings"]:
         if row["end"] == "closing" and row["flag"] not in LEFT_OUT:
             own = classes.get((row["account"], row["asset"]), CLASSES[-1])
-            evidence[own if row["protocol"] == "wallet" else CLASSES[-1]] += Fraction(row["value"])
-    check.equal("evidence", {name: Fraction(value) for name, value in totals["evidence"].items()}, evidence)
-    incomes: dict[str, list[Fraction | None]] = defaultdict(list)
-    for row in tables["income"]:
-        incomes[f"{row['chain']}:{row['contract']}"].append(number(row["value"]))
-    for row in roll:
-        check.equal(f"income of days of {row['asset']}", total(incomes[row["asset"]]), number(row["incomeValue"]))
+            evidence[own if row["protocol"] == "wallet" else CLASSES[-1]] += fraction(row["value"])
+    check.equal("evidence", {name: fraction(value) for name, value in totals["evidence"].items()}, evidence)
     check.open += [f"{row['adapter']}: {row['subject']}: {row['reason']}" for row in tables["issues"]]
 
 
@@ -560,13 +561,13 @@ def run(folder: str | Path, signer: str = "") -> Check:
         raise ValueError(f"format {manifest['format']}, version {manifest['version']}: this program checks version 1")
     check_signature(check, signer)
     check_files(check, manifest)
-    tables = read_tables(check)
-    period = manifest["period"]
-    instants = [instant(period[day], period["at"]) for day in ("first", "last")]
-    stated = [
-        (datetime.fromisoformat(period[end]) - EPOCH) // timedelta(microseconds=1) for end in ("opening", "closing")
-    ]
+    if check.wrong:  # what is not the signed folder is not read
+        return check
+    tables = read_tables(check, manifest["rows"])
+    instants = [instant(manifest["period"][day], manifest["period"]["at"]) for day in ("first", "last")]
+    stated = [(datetime.fromisoformat(manifest["period"][end]) - EPOCH) // timedelta(microseconds=1) for end in ENDS]
     check.equal("instants", stated, instants)
+    check_places(check, manifest, tables)
     check_balances(check, tables)
     check.wrong += proof_faults(tables)
     check_prices(check, manifest, tables)
@@ -588,12 +589,11 @@ def main() -> int:
         check = run(options.pack, options.signer)
     except Exception as error:  # whatever cannot be read does not follow
         print(f"wrong: it cannot be read: {type(error).__name__}: {error}")
-        return WRONG
-    for kind, texts in (("wrong", check.wrong), ("open", check.open)):
-        for text in texts:
-            print(f"{kind}: {text}")
+        return 12
+    for text in (*(f"wrong: {each}" for each in check.wrong), *(f"open: {each}" for each in check.open)):
+        print(text)
     print(f"{len(check.wrong)} wrong, {len(check.open)} open")
-    return WRONG if check.wrong else OPEN if check.open else 0
+    return 12 if check.wrong else 13 if check.open else 0
 
 
 if __name__ == "__main__":

@@ -106,6 +106,8 @@ def policy_in(data: bytes) -> Policy:
 def price_rule(price: Price, time_us: int, limits: Limits) -> PriceRule:
     """Return the rule by which a source's price counts at a time, with its fault if it breaks a limit."""
     age_us = time_us - price.time_us
+    if age_us < 0:
+        return PriceRule(price.source, f"the price by {price.source} is later than the block")
     if age_us > limits.max_age_hours * HOUR_US:
         hours = f"{age_us // HOUR_US} hours old, and at most {limits.max_age_hours} are allowed"
         return PriceRule(price.source, f"the price by {price.source} is {hours}")

@@ -16,6 +16,7 @@ from chainfolio.exports.close.accounting import (
     ENTRY_COLUMNS,
     GAIN_COLUMNS,
     LOT_COLUMNS,
+    OPENING,
     REMAINING_COLUMNS,
     ROLLFORWARD_COLUMNS,
     Accounting,
@@ -26,6 +27,7 @@ from chainfolio.exports.close.accounting import (
     remaining_rows,
     rollforward_rows,
 )
+from chainfolio.exports.close.valued import UNVALUED
 from chainfolio.exports.csv_file import plain_cell
 from chainfolio.portfolio.compose import call_document, clean
 from chainfolio.portfolio.document import UNKNOWN
@@ -109,7 +111,7 @@ def tables_of(books: Books) -> CloseTables:
         ],
         "entries": map(entry_row, entries),
         "gains": gain_rows(result, shown),
-        "holdings": [_holding_row(books, each) for each in books.holdings],
+        "holdings": [*(_holding_row(books, each) for each in books.holdings), *_other_rows(books)],
         "income": _income(books, result, shown),
         "issues": [
             (each.adapter, each.subject, each.reason, "1" if each.count is msgspec.UNSET else str(each.count))
@@ -221,6 +223,24 @@ def _holding_row(books: Books, row: HoldingRow) -> Row:
         *(UNKNOWN if each is None else amounts.text(each) for each in (price, row.value)),
         row.flag,
     )
+
+
+def _other_rows(books: Books) -> Iterator[Row]:
+    """Yield rows without values for balances that no holding shows, such as collectibles."""
+    held = {
+        (each.end.name, each.part.holding.account, each.part.holding.token.asset)
+        for each in books.holdings
+        if each.protocol == "wallet"
+    }
+    priced = {row[:3]: row[-2] for end in books.ends for row in _price_rows(books, end)}
+    for end in books.ends:
+        for row in books.balances:
+            raw, asset = row.opening if end.name == OPENING else row.closing, row.key.asset
+            if row.chain != end.chain.key or not raw or (end.name, row.key.account, asset) in held:
+                continue
+            price = priced.get((end.name, row.chain, str(asset)), UNKNOWN)
+            place = end.name, row.key.account, row.chain, "wallet", "", "share or collectible", "owned"
+            yield (*place, str(asset), _key(books, row.chain, asset), "", "", str(raw), price, UNKNOWN, UNVALUED)
 
 
 def _movement_rows(books: Books) -> Iterator[Row]:

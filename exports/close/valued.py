@@ -142,7 +142,7 @@ def without_faults_of_strangers(end: ChainEnd, policy: Policy, trusted: Collecti
 def price_stops(
     end: ChainEnd, holdings: Sequence[HoldingRow], policy: Policy, trusted: Collection[Asset]
 ) -> Iterator[str]:
-    """Yield the faults of prices at one end: trusted assets with a price beyond the limits, or without one.
+    """Yield the faults of the prices of trusted assets at one end; a missing price is a fault.
 
     Untrusted tokens stop nothing, because anybody can send them to a wallet or put them into a position of it.
     """

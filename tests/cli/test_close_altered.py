@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,34 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet as pq
 
+from chainfolio import amounts
+from chainfolio.engine.gains.pnl import zone_of
 from chainfolio.errors import BadRequest
 from chainfolio.exports.close import check_pack as independent
+from chainfolio.exports.close.accounting import (
+    AssetTable,
+    Method,
+    accounting,
+    gain_rows,
+    lot_rows,
+    remaining_rows,
+    rollforward_rows,
+)
 from chainfolio.exports.close.check import check_pack
-from chainfolio.exports.close.pack import MANIFEST, SIGNATURE, Manifest, digest_of, entries_of, write_table
+from chainfolio.exports.close.cutoff import instant_us
+from chainfolio.exports.close.pack import (
+    MANIFEST,
+    SIGNATURE,
+    Manifest,
+    digest_of,
+    entries_of,
+    evidence_of,
+    totals_of,
+    write_table,
+)
 from chainfolio.exports.close.signature import public_key_in, sign
-from chainfolio.exports.close.tables import COLUMNS
+from chainfolio.exports.close.tables import COLUMNS, CloseTables, entry_in, plain_row, values_by_asset
+from chainfolio.portfolio.pnl.entries import AssetFacts
 
 pytestmark = [
     pytest.mark.node,
@@ -311,3 +334,54 @@ def test_a_pack_signed_anew_without_changes_is_right(pack: Path, folder: Path) -
         rewrite(folder, name, table(folder, name))
     sign_again(folder, folder.parent / "key")
     assert findings(folder, folder.parent / "key.pub") == ([], [])
+
+
+# --- tables that an owner of the key alters, with all that follows from them ------------------------------------------
+
+
+def computed_again(folder: Path) -> None:
+    """Make gains, lots, the roll-forward and all sums fit altered tables, and sign again."""
+    manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    tables = {name: [dict(zip(COLUMNS[name], row, strict=True)) for row in table(folder, name)] for name in COLUMNS}
+    held = [each for each in tables["holdings"] if each["flag"] not in ("spam", "unvalued")]
+    values = values_by_asset((each["end"], each["countsAs"], amounts.parse(each["value"]).copy_abs()) for each in held)
+    entries = [entry_in([*row.values()]) for row in tables["entries"]]
+    period, zone = manifest.period, zone_of(manifest.zone, manifest.method)
+    first, last = (instant_us("", day, period.at) for day in (period.first, period.last))
+    unclosed = {(row["asset"], row["wallet"]) for row in tables["closings"] if row["difference"] != "0"}
+    result = accounting(entries, Method(manifest.method, manifest.lots == "wallet", zone), first, last, unclosed)
+    shown = AssetTable({row["asset"]: AssetFacts(row["symbol"], int(row["decimals"])) for row in tables["assets"]})
+    for name, rows in (
+        ("gains", gain_rows(result, shown)),
+        ("lots", lot_rows(result, shown)),
+        ("remaining", remaining_rows(result, shown)),
+        ("rollforward", rollforward_rows(result, values, shown)),
+    ):
+        rewrite(folder, name, [[*map(str, plain_row(row))] for row in rows])
+    cells = {name: table(folder, name) for name in COLUMNS}
+    totals = totals_of(result, values, evidence_of(CloseTables(cells, result, values)))
+    manifest = msgspec.structs.replace(manifest, totals=totals)
+    (folder / MANIFEST).write_bytes(json.dumps(msgspec.to_builtins(manifest)).encode())
+    sign_again(folder, folder.parent / "key")
+
+
+SOURCES = ("accounts", "assets", "balances", "blocks", "closings", "holdings", "movements", "prices", "proofs")
+
+
+@PROPERTY
+@given(data=st.data())
+def test_a_source_row_that_is_doubled_or_left_out_is_noticed_when_all_is_computed_again(
+    data: st.DataObject, pack: Path, folder: Path
+) -> None:
+    copy_of(pack, folder)
+    name = data.draw(st.sampled_from(SOURCES))
+    rows = table(folder, name)
+    at = data.draw(st.integers(0, len(rows) - 1))
+    rows[at : at + 1] = data.draw(st.sampled_from([[], [rows[at], rows[at]]]))
+    rewrite(folder, name, rows)
+    with suppress(LookupError):  # what cannot be computed again is signed as it was
+        computed_again(folder)
+    sign_again(folder, folder.parent / "key")
+    ours, theirs = findings(folder, folder.parent / "key.pub")
+    assert ours, (name, at)
+    assert theirs, (name, at)
