@@ -15,7 +15,7 @@ from chainfolio.api.failures import READING
 from chainfolio.api.historical import NO_SNAPSHOT, require_subscriptions
 from chainfolio.api.nav import Currency
 from chainfolio.api.router import get
-from chainfolio.engine.history.performance import MAX_DAYS
+from chainfolio.engine.results import MAX_DAYS
 from chainfolio.portfolio.metrics.report import DayDocument, ExposureDocument, PerformanceDocument
 
 _EXAMPLE: Final = PerformanceDocument(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Transactions that one answer reads from the node: one that filters by more needs `transactions` in the index.
 MAX_LOOKUPS: Final = 1000
 MAX_PAGE: Final = 250  # transactions of a page, over HTTP, in Python, by commands and tools
+MAX_DAYS: Final = 366  # days of a performance, over HTTP, in Python, by commands and tools
 
 
 class ChainFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

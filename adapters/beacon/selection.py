@@ -181,24 +181,23 @@ class ValidatorSelector:
     async def _scan_registry(self) -> None:
         """Read all validators not scanned yet, and store indexes by withdrawal address, in memory.
 
-        The caller holds the lock. A page may be shorter than requested, because nodes may limit their answers: only a
-        validator that does not exist is the end.
+        The caller holds the lock. A page may be shorter than requested, because nodes may limit their answers: only one
+        without validators is the end.
 
         Raises:
             SourceError: They could not be read, have gaps, or are more than a network can have.
         """
-        while len(await self._read_page(1)):
-            table = await self._read_page(PAGE_SIZE)
+        while len(table := await self._read_page()):
             count = self._scanned_count + len(table)
             check_count(self.nodes.key, count)
-            if not len(table) or not np.array_equal(table.index, np.arange(self._scanned_count, count)):
+            if not np.array_equal(table.index, np.arange(self._scanned_count, count)):
                 raise BadAnswer(self.nodes.key, "validators that were not requested, or some are left out")
             for index, credentials in zip(table.index.tolist(), table.credentials, strict=True):
                 if (address := withdrawal_address(bytes(credentials))) is not None:
                     self._by_address.setdefault(address, set()).add(index)
             self._scanned_count = count
 
-    async def _read_page(self, size: int) -> ValidatorTable:
-        """Read the next `size` validators that are not scanned yet, as far as they exist."""
-        ids = [str(each) for each in range(self._scanned_count, self._scanned_count + size)]
+    async def _read_page(self) -> ValidatorTable:
+        """Read the next `PAGE_SIZE` validators that are not scanned yet, as far as they exist."""
+        ids = [str(each) for each in range(self._scanned_count, self._scanned_count + PAGE_SIZE)]
         return validator_table(self.nodes.key, await self.nodes.read(PATH, list[KeyedRow], {"ids": ids}))

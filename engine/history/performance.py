@@ -27,7 +27,7 @@ from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot
 from chainfolio.engine.history.value_changes import value_changes
 from chainfolio.engine.prices.conversion import Conversion
 from chainfolio.engine.record_source import RecordSource
-from chainfolio.engine.results import TransactionFilter
+from chainfolio.engine.results import MAX_DAYS, TransactionFilter
 from chainfolio.errors import BadRequest, NotIndexed, SourceError
 from chainfolio.messages import public
 from chainfolio.portfolio.compose import issue_documents
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chainfolio.engine")
 NO_EXPOSURE: Final = Exposure({}, {}, {}, frozenset(), {})
-MAX_DAYS: Final = 366  # of one request
 MAX_REASONS: Final = 5  # of one period
 HoldingsByDay = Mapping[
     date, tuple[frozenset[str], frozenset[str], frozenset[str]]

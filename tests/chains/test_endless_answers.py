@@ -239,8 +239,8 @@ async def test_registry_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(BadAnswer, match="more than 100 validators"):
         await ValidatorSelector(Registry()).indexes(["0x" + "bb" * 20])  # type: ignore[arg-type]
 
-    async def part(first: int) -> Any:
-        return type("Part", (), {"index": np.arange(first, first + 10), "__len__": lambda self: 10})()
+    async def part(first: int, count: int) -> Any:
+        return type("Part", (), {"index": np.arange(first, first + count), "__len__": lambda self: count})()
 
     with pytest.raises(BadAnswer, match="more than 100 validators"):
         await beacon_registry.Registry(Registry(), None)._read_pages(part)  # type: ignore[arg-type]

@@ -15,8 +15,9 @@ from chainfolio.engine.history.contained_deposits import TOO_MANY, ContainedDepo
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.day_values import DayValue
 from chainfolio.engine.history.past_days import ABSENT, PENDING
-from chainfolio.engine.history.performance import MAX_DAYS, _changes, _flows, _known_days, _shorten, read_values
+from chainfolio.engine.history.performance import _changes, _flows, _known_days, _shorten, read_values
 from chainfolio.engine.history.value_changes import value_changes
+from chainfolio.engine.results import MAX_DAYS
 from chainfolio.errors import BadRequest, NotSupported
 from chainfolio.portfolio.metrics.changes import DayState
 from chainfolio.portfolio.pnl.closing import HeldAsset, closings
