@@ -5,7 +5,7 @@ A result is made first, in a file, and then sent with its length, as exports are
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Annotated, Final
 
 import msgspec
@@ -19,7 +19,7 @@ from chainfolio.api.router import RouteOptions, get, write
 from chainfolio.api.status import iso_time
 from chainfolio.engine.lake_tables import LakeTable
 from chainfolio.errors import NotSupported, Unavailable
-from chainfolio.storage.sql_query import QueryResult
+from chainfolio.storage.sql_query import FailedQuery, QueryResult
 from chainfolio.storage.sql_task import MEBIBYTE, Format, Parameter, Task
 from chainfolio.storage.state import accounts, saved_queries
 from chainfolio.storage.state.database import Transaction
@@ -153,7 +153,8 @@ async def run_sql(request: Context, body: Query) -> Answer:
 
     JSON is `{columns, rows, more}`; numbers that JSON readers would round are text. Costs one more credit for each
     further 64 MiB that the query reads, or as the operator set it; `Chainfolio-Bytes-Read` says how much it was.
-    `Chainfolio-More` is `true` if `limit` left out rows.
+    A query that fails as it runs costs as much, and its error shows no values. `Chainfolio-More` is `true` if `limit`
+    left out rows.
     """
     query, limits = await _text(request, body), request.parts.settings.sql
     task = Task(
@@ -172,7 +173,11 @@ async def run_sql(request: Context, body: Query) -> Answer:
         except Unavailable as busy:
             headers = {"Retry-After": str(round(busy.retry_after_s or 1))}
             raise Problem(503, "too many queries are running; try again later", headers=headers) from None
-        result = await _lake(request).run(task)
+        try:
+            result = await _lake(request).run(task)
+        except FailedQuery as failed:
+            await _pay_failed(request, failed)
+            raise
     try:
         return await _paid(request, result, body.format)
     except BaseException:  # the answer that would close the file is not made
@@ -182,10 +187,8 @@ async def run_sql(request: Context, body: Query) -> Answer:
 
 async def _paid(request: Context, result: QueryResult, format: Format) -> Answer:
     """Reserve the credits for what a query read, and return its answer; raise a 402 Problem without enough."""
-    summary, per_credit = result.summary, request.parts.settings.sql.mib_per_credit * MEBIBYTE
-    credits = max(1, -(-(summary.bytes_read or 0) // per_credit))
-    if credits > 1:
-        await reserve_more(request, credits - 1)
+    summary = result.summary
+    credits = await _reserve(request, summary.bytes_read)
     headers = {
         "Content-Disposition": f'attachment; filename="result.{ENDINGS[format]}"',
         "Chainfolio-Rows": str(summary.rows),
@@ -193,7 +196,30 @@ async def _paid(request: Context, result: QueryResult, format: Format) -> Answer
         "Chainfolio-Bytes-Read": str(summary.bytes_read or 0),
         "Chainfolio-Credits": str(credits),
     }
-    return Answer(b"", content_type=TYPES[format], headers=headers, file=result.file, is_paid_first=True)
+    file = request.parts.sql.held(request.principal.account_id, result.file)
+    return Answer(b"", content_type=TYPES[format], headers=headers, file=file, is_paid_first=True)
+
+
+async def _reserve(request: Context, bytes_read: int | None) -> int:
+    """Reserve what a query costs beyond its first credit; return the whole price. Raises a 402 Problem."""
+    credits = max(1, -(-(bytes_read or 0) // (request.parts.settings.sql.mib_per_credit * MEBIBYTE)))
+    if credits > 1:
+        await reserve_more(request, credits - 1)
+    return credits
+
+
+async def _pay_failed(request: Context, failed: FailedQuery) -> None:
+    """Post the charge of a query that failed as it ran.
+
+    An account with too few pays the first credit.
+    """
+    credits = 1
+    with suppress(Problem):
+        credits = await _reserve(request, failed.bytes_read)
+    request.headers["Chainfolio-Credits"] = str(credits)
+    charge, request.http.charge = request.http.charge, None
+    if charge is not None:
+        charge.post_soon()
 
 
 @get("/v1/sql/tables", summary="Tables for queries in SQL", example={"data": [TABLE]}, **FAMILY | {"cost": 0})

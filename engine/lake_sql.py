@@ -12,7 +12,7 @@ import msgspec
 
 from chainfolio import kinds
 from chainfolio.engine.lake_tables import NOT_OFFERED, PRIVATE, PUBLIC, LakeColumn, LakeTable
-from chainfolio.errors import NothingIndexed
+from chainfolio.errors import BadRequest, NothingIndexed
 from chainfolio.storage.comparisons import Comparisons
 from chainfolio.storage.downloads import Downloads
 from chainfolio.storage.lake_sources import Sources, check_files, missing_bytes, sources, tables_in
@@ -52,6 +52,7 @@ class LakeSql:
 
         Raises:
             BadRequest: The query is wrong, needs too much time or memory, or reads a refused table.
+            FailedQuery: It is wrong, and this showed only as it ran.
             NothingIndexed: A stranger's query reads a table that is empty because nothing was indexed into it.
             CorruptFile: A file does not match its checksums.
             StoreError: The object store does not answer.
@@ -61,7 +62,13 @@ class LakeSql:
         readable = await asyncio.to_thread(self._sources, names, for_stranger=task.for_stranger)
         readable = await self._checked(readable)
         files = {"folder": readable.folder, "files": readable.files, "refused": readable.unreadable}
-        result = await run_query(msgspec.structs.replace(task, **files))
+        try:
+            result = await run_query(msgspec.structs.replace(task, **files))
+        except BadRequest as error:
+            for name in PUBLIC:
+                if error.reason == NothingIndexed(name).message:
+                    raise NothingIndexed(name) from None
+            raise
         if result.summary.bytes_read is None:
             size = sum(file.size for _, file in readable.all_files)
             return replace(result, summary=msgspec.structs.replace(result.summary, bytes_read=size))
@@ -83,7 +90,7 @@ class LakeSql:
         return tables
 
     def _sources(self, names: Collection[str], *, for_stranger: bool) -> Sources:
-        """Return the files of tables; for strangers without private ones. Raises NothingIndexed for strangers."""
+        """Return the files of tables; for strangers without private ones and those never filled."""
         if not for_stranger:
             return sources(self._lake, names)
         public = [name for name in PUBLIC if name in names]
@@ -91,7 +98,7 @@ class LakeSql:
         readable.unreadable.update({name: f"{name} {NOT_OFFERED}" for name in PRIVATE})
         for name in public:
             if not readable.entries.get(name) and name not in readable.unreadable and not self._is_indexed(name):
-                raise NothingIndexed(name)
+                readable.unreadable[name] = NothingIndexed(name).message
         return readable
 
     def _is_indexed(self, name: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from chainfolio.storage.lake_sources import tables_in
 from chainfolio.storage.readonly import give_up_writing, still_possible
+from chainfolio.storage.sql_files import Inexact, warm, writer
 from chainfolio.storage.sql_task import DATA, MEBIBYTE, SUMMARY, ResultColumn, Summary, Task, frames
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ BATCH_COLUMNS: Final = 16  # columns; fewer of more
 MAX_ERROR: Final = 2000
 COUNTERS: Final = Path("/proc/self/io")
 OUT_OF_MEMORY_SCORE: Final = Path("/proc/self/oom_score_adj")
+NO_VALUES: Final = "its text may hold data and is not shown; TRY(expression) is null where the expression fails"
 ONE_SELECT: Final = "one SELECT at a time"
 # Names that tell about this machine, and functions that run a text as SQL, so that no name can hide in one.
 HIDDEN_PREFIXES: Final = ("duckdb_", "pg_", "pragma_")
@@ -80,15 +84,54 @@ def run_query(task: Task, send: Callable[[bytes], None]) -> Summary:
     with duckdb.connect(config=_config(task)) as connection:
         try:
             _prepare(connection, task)
-            return _result(connection, task, send)
+            if reason := _refusal(connection, task):
+                return Summary(error=reason)
         except duckdb.Error as error:
-            return Summary(error=str(error).split("\n\n")[0][:MAX_ERROR])
-        except ResultTooLarge:
-            return Summary(error=f"the result is longer than {task.max_mib} MiB: select fewer rows or columns")
-        except (TypeError, ValueError, OverflowError) as error:  # of a file of Arrow or Parquet
-            return Summary(error=f"a value does not fit into this format: {error}"[:MAX_ERROR])
-        except MemoryError:
-            return Summary(error="Out of Memory Error: the result needs too much memory")
+            return Summary(error=_text(error))
+        connection.execute("SELECT now(), 1.5, uuid()").fetchall()
+        warm(task.format)  # libraries that are read now are not counted
+        before = _bytes_read()
+        try:
+            return msgspec.structs.replace(_result(connection, task, send), bytes_read=_since(before))
+        except (duckdb.Error, ResultTooLarge, TypeError, ValueError, OverflowError, MemoryError) as error:
+            read = _since(before)
+            if task.for_stranger and isinstance(error, duckdb.Error) and _is_of_plan(connection, task, error):
+                return Summary(error=_text(error))
+            return Summary(error=_failure(task, error)[:MAX_ERROR], has_run=True, bytes_read=read)
+
+
+def _failure(task: Task, error: Exception) -> str:
+    """Return the error of a query that failed as it ran; for strangers without the values in it."""
+    import duckdb
+
+    if isinstance(error, ResultTooLarge):
+        return f"the result is longer than {task.max_mib} MiB: select fewer rows or columns"
+    if isinstance(error, MemoryError):
+        return "Out of Memory Error: the result needs too much memory"
+    if not isinstance(error, duckdb.Error):  # of the writer of the result
+        hides = task.for_stranger and not isinstance(error, Inexact)
+        return f"a value does not fit into this format: {'cast it to VARCHAR' if hides else error}"
+    if not task.for_stranger or isinstance(error, duckdb.InterruptException | duckdb.OutOfMemoryException):
+        return _text(error)
+    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Exception"))
+    return f"{kind} Error: {NO_VALUES}"
+
+
+def _is_of_plan(connection: duckdb.DuckDBPyConnection, task: Task, error: duckdb.Error) -> bool:
+    """Return True if the plan of the query alone raises the same error: then it holds nothing of any row."""
+    import duckdb
+
+    if isinstance(error, duckdb.InterruptException | duckdb.OutOfMemoryException):
+        return False
+    try:
+        connection.execute(f"EXPLAIN {task.query}", task.parameters or None).fetchall()
+    except duckdb.Error as of_plan:
+        return str(of_plan) == str(error)
+    return False
+
+
+def _text(error: duckdb.Error) -> str:
+    return str(error).split("\n\n")[0][:MAX_ERROR]
 
 
 def _config(task: Task) -> dict[str, str | bool | int | float | list[str]]:
@@ -124,23 +167,21 @@ def _prepare(connection: duckdb.DuckDBPyConnection, task: Task) -> None:
         connection.execute(setting)
 
 
-def _result(connection: duckdb.DuckDBPyConnection, task: Task, send: Callable[[bytes], None]) -> Summary:
-    """Run one SELECT or EXPLAIN, send at most `limit` rows (0: all), and return the summary.
+def _refusal(connection: duckdb.DuckDBPyConnection, task: Task) -> str:
+    """Return why the query may not run; empty for one SELECT or EXPLAIN.
 
-    Other statements are an error, and for strangers also EXPLAIN and the functions in `HIDDEN`.
+    Strangers get no EXPLAIN, no function in `HIDDEN` and no refused table.
     """
-    from chainfolio.storage.sql_files import warm, writer
-
     statements = connection.extract_statements(task.query)
     kinds = ("SELECT",) if task.for_stranger else ("SELECT", "EXPLAIN")
     if len(statements) != 1 or str(statements[0].type).rsplit(".", 1)[-1] not in kinds:
-        return Summary(error=ONE_SELECT)
-    if task.for_stranger and (reason := _hidden(connection, task.query)):
-        return Summary(error=reason)
-    connection.execute("SELECT now(), 1.5, uuid()").fetchall()
-    warm(task.format)  # libraries that are read now are not counted
-    before = _bytes_read()
-    result = connection.execute(statements[0], task.parameters or None)
+        return ONE_SELECT
+    return _hidden(connection, task) if task.for_stranger else ""
+
+
+def _result(connection: duckdb.DuckDBPyConnection, task: Task, send: Callable[[bytes], None]) -> Summary:
+    """Run the query, send at most `limit` rows (0: all), and return the summary, without the bytes read."""
+    result = connection.execute(task.query, task.parameters or None)
     columns = [ResultColumn(column[0], str(column[1])) for column in result.description]
     file = writer(task.format, columns, _bounded(send, task.max_mib * MEBIBYTE))
     count, more = 0, False
@@ -149,7 +190,7 @@ def _result(connection: duckdb.DuckDBPyConnection, task: Task, send: Callable[[b
         file.write(rows[: task.limit - count] if more else rows)
         count = min(count + len(rows), task.limit or sys.maxsize)
     file.close(more)
-    return Summary(columns=columns, rows=count, more=more, bytes_read=_since(before))
+    return Summary(columns=columns, rows=count, more=more)
 
 
 def _batches(result: duckdb.DuckDBPyConnection, limit: int) -> Iterator[list[tuple[Any, ...]]]:
@@ -175,12 +216,12 @@ def _bounded(send: Callable[[bytes], None], most: int) -> Callable[[bytes], None
     return bounded
 
 
-def _hidden(connection: duckdb.DuckDBPyConnection, query: str) -> str:
+def _hidden(connection: duckdb.DuckDBPyConnection, task: Task) -> str:
     """Return why a query may not run because of a name in it; empty if it may.
 
-    DuckDB's own parser names the functions, however they are written.
+    DuckDB's own parser names the functions and tables, however they are written.
     """
-    row = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
+    row = connection.execute("SELECT json_serialize_sql(?)", [task.query]).fetchone()
     assert row is not None, "one row of one function"
     try:
         tree = msgspec.json.decode(row[0])
@@ -188,17 +229,27 @@ def _hidden(connection: duckdb.DuckDBPyConnection, query: str) -> str:
         return "the query is nested too deeply"
     if tree["error"]:
         return ONE_SELECT
-    pending: list[object] = [tree]
+    tables: set[str] = set()
+    own: set[str] = set()  # names that the query itself gives
+    for node in _nodes(tree):
+        function, table, key = (str(node.get(name, "")).lower() for name in ("function_name", "table_name", "key"))
+        if function in HIDDEN or function.startswith(HIDDEN_PREFIXES) or table.startswith(HIDDEN_PREFIXES):
+            return f"{function or table} is not available: a query reads the tables of the lake and nothing else"
+        tables |= tables_in(function) | (tables_in(table) if node.get("type") == "BASE_TABLE" else set())
+        own.add(key)
+    return next((task.refused[name] for name in sorted(tables - own) if name in task.refused), "")
+
+
+def _nodes(tree: object) -> Iterator[dict[str, object]]:
+    """Yield all objects of a JSON document."""
+    pending = [tree]
     while pending:
         node = pending.pop()
         if isinstance(node, dict):
-            function, table = (str(node.get(key, "")).lower() for key in ("function_name", "table_name"))
-            if function in HIDDEN or function.startswith(HIDDEN_PREFIXES) or table.startswith(HIDDEN_PREFIXES):
-                return f"{function or table} is not available: a query reads the tables of the lake and nothing else"
+            yield node
             pending += node.values()
         elif isinstance(node, list):
             pending += node
-    return ""
 
 
 def _bytes_read() -> int | None:

@@ -7,7 +7,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -43,6 +43,22 @@ ARROW_TYPES: Final = {
 MOMENTS: Final = {"TIMESTAMP": None, "TIMESTAMP WITH TIME ZONE": "UTC"}
 
 
+# Types whose values DuckDB changes for Python: a month is 30 days there, a nanosecond is lost.
+INEXACT: Final = re.compile(r"\b(INTERVAL|TIMESTAMP_NS|TIME_NS)\b")
+QUOTED: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
+# DuckDB returns these for infinite times.
+INFINITE: Final = {
+    date.min,
+    date.max,
+    datetime.min.replace(tzinfo=UTC),
+    datetime.max.replace(tzinfo=UTC),
+}
+
+
+class Inexact(ValueError):
+    """A result has a type or a value that would not be exact; the message holds no value."""
+
+
 class Writer(Protocol):
     """Writes the rows of a result."""
 
@@ -54,7 +70,14 @@ class Writer(Protocol):
 
 
 def writer(format: Format, columns: Sequence[ResultColumn], send: Send) -> Writer:
-    """Return a writer that passes the bytes of a file on to `send`."""
+    """Return a writer that passes the bytes of a file on to `send`.
+
+    Raises:
+        Inexact: The values of a column would not be exact.
+    """
+    for column in columns:
+        if INEXACT.search(QUOTED.sub("", column.type)):
+            raise Inexact(f"the column {column.name} is of the type {column.type}: cast it to VARCHAR")
     if format == "json":
         return JsonWriter(columns, send)
     if format == "csv":
@@ -165,8 +188,9 @@ class Sink(io.RawIOBase):
 def cell(value: object) -> object:
     """Return a value as JSON: exact numbers and times as text, bytes as hex.
 
-    Integers of 2^53 and more are text.
+    Integers of 2^53 and more are text. Raises Inexact for a time that may be infinite.
     """
+    _check_time(value)
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):
@@ -176,7 +200,7 @@ def cell(value: object) -> object:
     if isinstance(value, bytes | bytearray | memoryview):
         return "0x" + bytes(value).hex()
     if isinstance(value, dict):
-        return {str(key): cell(each) for key, each in value.items()}
+        return {text(key) or "": cell(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [cell(each) for each in value]
     return str(value)
@@ -211,7 +235,15 @@ def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     """Return a column; raise a ValueError for a value that the type lacks, such as an infinite time."""
     import pyarrow as pa
 
+    for value in values if pa.types.is_temporal(kind) else ():
+        _check_time(value)
     return pa.array([text(value) for value in values] if pa.types.is_string(kind) else values, kind)
+
+
+def _check_time(value: object) -> None:
+    """Raise Inexact for a date or time that may be infinite."""
+    if isinstance(value, date) and (value.replace(tzinfo=UTC) if isinstance(value, datetime) else value) in INFINITE:
+        raise Inexact("a date or time may be infinite: cast it to VARCHAR")
 
 
 def _unique(names: Sequence[str]) -> list[str]:

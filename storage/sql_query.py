@@ -37,6 +37,14 @@ class QueryResult:
             return msgspec.json.decode(self.file.read(), type=JsonResult)
 
 
+class FailedQuery(BadRequest):
+    """A stranger's query failed after it began; `bytes_read` is None if the system does not count them."""
+
+    def __init__(self, message: str, *, remedy: str = "", bytes_read: int | None = None) -> None:
+        super().__init__("query", message, remedy=remedy)
+        self.bytes_read = bytes_read
+
+
 async def run_query(task: Task, remedy: str = ASK_FOR_LESS) -> QueryResult:
     """Run the query of a task in a child process without our environment, and return its result.
 
@@ -48,6 +56,7 @@ async def run_query(task: Task, remedy: str = ASK_FOR_LESS) -> QueryResult:
 
     Raises:
         BadRequest: The query is wrong, needs too much time or memory, or reads a refused table.
+        FailedQuery: A stranger's query is wrong, and this showed only as it ran.
         MissingDependency: DuckDB is not installed, or this system cannot make the child process read-only.
     """
     with needs_extra("sql", "a query in SQL"):
@@ -59,7 +68,7 @@ async def run_query(task: Task, remedy: str = ASK_FOR_LESS) -> QueryResult:
         file: BinaryIO = await asyncio.to_thread(tempfile.TemporaryFile)
         try:
             summary = await _answer(msgspec.structs.replace(task, probe=str(probe)), file)
-            _check(summary, remedy)
+            _check(summary, remedy, for_stranger=task.for_stranger)
         except TimeoutError:
             file.close()
             raise BadRequest("query", f"it ran for more than {task.seconds} s", remedy=remedy) from None
@@ -70,14 +79,17 @@ async def run_query(task: Task, remedy: str = ASK_FOR_LESS) -> QueryResult:
     return QueryResult(file, summary)
 
 
-def _check(summary: Summary, remedy: str) -> None:
+def _check(summary: Summary, remedy: str, *, for_stranger: bool) -> None:
     """Raise the error of a query without a result."""
     if summary.possible:
         raise MissingDependency(
             f"this system cannot make a process read-only: it could {summary.possible[0]}", remedy=NO_KERNEL
         )
     if summary.error:
-        raise BadRequest("query", summary.error, remedy=remedy if summary.error.startswith("INTERRUPT") else "")
+        cure = remedy if summary.error.startswith("INTERRUPT") else ""
+        if for_stranger and summary.has_run:
+            raise FailedQuery(summary.error, remedy=cure, bytes_read=summary.bytes_read)
+        raise BadRequest("query", summary.error, remedy=cure)
 
 
 async def _answer(task: Task, file: BinaryIO) -> Summary:

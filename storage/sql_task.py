@@ -63,6 +63,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         possible: Ways in which the child could still change files; no query ran if there are any.
         rows: Number of rows in the result.
         more: True if `limit` left out rows.
+        has_run: True of an error of a query that may have read rows before.
         bytes_read: Bytes of the files that the query read; None if the system does not count them.
     """
 
@@ -71,6 +72,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     columns: list[ResultColumn] = []
     rows: int = 0
     more: bool = False
+    has_run: bool = False
     bytes_read: int | None = None
 
 

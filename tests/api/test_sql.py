@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import csv
 import io
+import itertools
 import os
 import socket
 import threading
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,13 +22,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from chainfolio.amounts import MAX_DEC38, MAX_RAW
+from chainfolio.api.export_slots import ExportSlots
 from chainfolio.engine.lake_sql import LakeSql
 from chainfolio.engine.lake_tables import PRIVATE, PUBLIC
+from chainfolio.errors import BadRequest, NothingIndexed, Unavailable
 from chainfolio.settings import Settings, Sql
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.sandbox import _batches
 from chainfolio.storage.sql_files import _unique
-from chainfolio.storage.sql_task import MEBIBYTE, Task
+from chainfolio.storage.sql_query import run_query
+from chainfolio.storage.sql_task import MEBIBYTE, Format, Task
 from chainfolio.storage.state.ledger import Balance
 from chainfolio.tables import BLOCKS, TABLES, TRANSFERS
 from tests.api.fakes import FakeLake
@@ -186,15 +191,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("query", REFUSED.values(), ids=REFUSED.keys())
-async def test_no_query_reaches_beyond_public_tables_and_none_costs(
-    world: World, ann: Tenant, folder: Path, query: str
-) -> None:
+async def test_no_query_reaches_beyond_public_tables(world: World, ann: Tenant, folder: Path, query: str) -> None:
     before = await world.settled_balance(ann)
     answer = await run(ann, query.format(secret=str(folder / "secret").replace("'", "''")))
     assert answer.status == 400, answer.body
     assert b"the secret" not in answer.body
     assert (folder / "secret").read_text() == "the secret\n"
-    assert await world.settled_balance(ann) == before
+    spent = before.available - (await world.settled_balance(ann)).available
+    assert spent == ("is not shown" in answer.json["message"]), "only what ran costs"
 
 
 async def test_views_errors_and_files_do_not_name_folders_of_the_server(ann: Tenant, folder: Path) -> None:
@@ -224,10 +228,12 @@ BOMBS = {
 
 
 @pytest.mark.parametrize(("query", "reason"), BOMBS.values(), ids=BOMBS.keys())
-async def test_a_query_without_bounds_is_ended_and_free(world: World, ann: Tenant, query: str, reason: str) -> None:
+async def test_a_query_without_bounds_is_ended_and_is_not_free(
+    world: World, ann: Tenant, query: str, reason: str
+) -> None:
     answer = await run(ann, query, limit=5000)
     assert (answer.status, reason in answer.json["message"]) == (400, True), answer.body
-    assert (await world.settled_balance(ann)).earned == 0
+    assert (await world.settled_balance(ann)).earned == (0 if reason == "nested" else 1), "it costs what it ran"
     assert (await run(ann, "SELECT 1")).status == 200
 
 
@@ -259,6 +265,79 @@ def test_a_batch_of_many_columns_has_fewer_rows() -> None:
     assert [len(rows) for rows in _batches(wide, 0)] == [16, 4]
 
 
+INEXACT = [
+    "'infinity'::DATE",
+    "'-infinity'::TIMESTAMP",
+    "'infinity'::TIMESTAMPTZ",
+    "[TIMESTAMP 'infinity']",
+    "INTERVAL '1 year 2 months'",
+    "{'a': [INTERVAL 1 month]}",
+    "'2020-01-01 00:00:00.123456789'::TIMESTAMP_NS",
+    "'12:00:00.123456789'::TIME_NS",
+]
+
+
+async def test_a_value_that_would_not_be_exact_is_refused_with_the_cure() -> None:
+    for format, value in itertools.product(("json", "arrow"), INEXACT):
+        with pytest.raises(BadRequest, match="cast it to VARCHAR"):
+            await run_query(Task(query=f"SELECT {value}", format=cast("Format", format)))
+
+
+async def test_keys_of_maps_are_text_as_cells_are(ann: Tenant) -> None:
+    answer = await run(ann, "SELECT MAP {'\\x01'::BLOB: 1}, {'INTERVAL': 1}, MAP {DATE '2020-01-01': 1}")
+    assert answer.json["rows"] == [[{"0x01": 1}, {"INTERVAL": 1}, {"2020-01-01": 1}]]
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
+        ("SELECT error((SELECT string_agg(hash, ',') FROM blocks))", "Invalid Input Error"),
+        ("SELECT ('a' || hash)::INT FROM blocks", "Conversion Error"),
+        ("SELECT (height + 9223372036854775800)::BIGINT FROM blocks", "Out Of Range Error"),
+        (f"SELECT error(coalesce(max(hash), '') || '{NothingIndexed('logs').message}') FROM blocks", "Invalid"),
+    ],
+)
+async def test_an_error_of_a_row_shows_no_value_and_costs_as_an_answer_does(
+    world: World, ann: Tenant, query: str, kind: str
+) -> None:
+    answer = await run(ann, query)
+    assert (answer.status, kind in answer.json["message"]) == (400, True), answer.body
+    assert "is not shown" in answer.json["message"]
+    assert (await world.settled_balance(ann)).earned == 1
+
+
+async def test_the_local_command_sees_the_whole_error() -> None:
+    with pytest.raises(BadRequest, match="'a value' to INT32"):
+        await run_query(Task(query="SELECT 'a value'::INT"))
+
+
+async def test_results_that_are_sent_count_until_they_are_closed() -> None:
+    places = ExportSlots()
+    files = [places.held("ann", io.BytesIO(b"x")) for _ in range(4)]
+    with pytest.raises(Unavailable):
+        async with places.slot("ann"):
+            pass
+    async with places.slot("bob"):
+        pass
+    for file in files:
+        file.close()
+        file.close()
+    async with places.slot("ann"):
+        pass
+
+
+async def test_a_result_that_is_not_read_takes_a_place(state_url: str, lake: LakeSql) -> None:
+    body = msgspec.json.encode({"query": LONG, "format": "csv"})
+    async with AsyncExitStack() as stack:
+        world = await stack.enter_async_context(a_world(state_url, lake=lake))
+        ann = world.tenant("ann", grants=GRANTS)
+        for _ in range(4):
+            client = stack.enter_context(socket.socket())
+            await ask_slowly(client, world, ann, body)
+        answer = await run(ann, "SELECT 1")
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "30")
+
+
 async def test_a_result_of_millions_of_rows_is_cut_at_the_limit(ann: Tenant) -> None:
     answer = await run(ann, "SELECT * FROM range(1000000000)", limit=5000)
     assert (len(answer.json["rows"]), answer.json["more"]) == (5000, True)
@@ -281,20 +360,30 @@ async def test_a_client_that_leaves_ends_the_query_and_pays_nothing(state_url: s
         assert await world.settled_balance(ann) == before
 
 
-async def test_a_client_that_leaves_in_the_middle_of_a_result_has_paid_for_it(world: World, ann: Tenant) -> None:
-    body = msgspec.json.encode({"query": "SELECT 'the data' UNION ALL SELECT repeat('x', 1000000)", "format": "csv"})
-    head = f"POST /v1/sql HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {ann.key}\r\n"
+LONG = "SELECT repeat('x', 30000000)"  # more than the buffers of a connection hold
+
+
+async def test_a_client_that_leaves_in_the_middle_of_a_result_has_paid_for_it(state_url: str, lake: LakeSql) -> None:
+    async with a_world(state_url, lake=lake) as world:
+        ann = world.tenant("ann", grants=GRANTS)
+        with socket.socket() as client:
+            await ask_slowly(client, world, ann, msgspec.json.encode({"query": LONG, "format": "csv"}))
+        assert (await world.settled_balance(ann)).earned == 1
+
+
+async def ask_slowly(client: socket.socket, world: World, tenant: Tenant, body: bytes) -> None:
+    """Send a query and read only the beginning of its result."""
+    head = f"POST /v1/sql HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {tenant.key}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.socket() as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.setblocking(False)
-        loop = asyncio.get_running_loop()
-        await loop.sock_connect(client, ("127.0.0.1", int(world.base.rpartition(":")[2])))
-        await loop.sock_sendall(client, head.encode() + body)
-        received = b""
-        while b"the data" not in received:
-            received += await loop.sock_recv(client, 4096)
-    assert (await world.settled_balance(ann)).earned == 1
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(client, ("127.0.0.1", int(world.base.rpartition(":")[2])))
+    await loop.sock_sendall(client, head.encode() + body)
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += await loop.sock_recv(client, 4096)
+    assert b" 200 " in received[:16]
 
 
 async def test_clients_that_leave_start_one_comparison_of_files(lake: LakeSql, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,6 +439,8 @@ async def test_a_table_that_was_never_indexed_is_503_with_the_fix_and_an_empty_o
     answer = await run(ann, "SELECT count(*) FROM logs")
     assert (answer.status, answer.json["error"]) == (503, "Not Indexed")
     assert "chainfolio index" in answer.json["message"]
+    assert (await run(ann, "SELECT 1 AS logs")).json["rows"] == [[1]]
+    assert (await run(ann, "WITH logs AS (SELECT 1) SELECT * FROM logs")).json["rows"] == [[1]]
     assert (await run(ann, "SELECT count(*) FROM approvals")).json["rows"] == [[0]]
     assert (await run(ann, "SELECT count(*) FROM account_approvals_of('0x00')")).json["rows"] == [[0]]
 
