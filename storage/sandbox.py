@@ -126,7 +126,7 @@ def _is_of_plan(connection: duckdb.DuckDBPyConnection, task: Task, error: duckdb
     try:
         connection.execute(f"EXPLAIN {task.query}", task.parameters or None).fetchall()
     except duckdb.Error as of_plan:
-        return str(of_plan) == str(error)
+        return _text(of_plan) == _text(error)  # the rest shows the line, which begins otherwise
     return False
 
 

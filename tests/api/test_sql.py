@@ -306,6 +306,15 @@ async def test_an_error_of_a_row_shows_no_value_and_costs_as_an_answer_does(
     assert (await world.settled_balance(ann)).earned == 1
 
 
+@pytest.mark.parametrize(
+    "query", ["SELECT nope FROM blocks", "SELECT nope(1) FROM blocks", "SELECT * FROM nope", "SELECT 1 nope nope"]
+)
+async def test_an_error_of_the_text_of_a_query_is_whole_and_free(world: World, ann: Tenant, query: str) -> None:
+    answer = await run(ann, query)
+    assert (answer.status, "nope" in answer.json["message"]) == (400, True), answer.body
+    assert (await world.settled_balance(ann)).earned == 0
+
+
 async def test_the_local_command_sees_the_whole_error() -> None:
     with pytest.raises(BadRequest, match="'a value' to INT32"):
         await run_query(Task(query="SELECT 'a value'::INT"))
