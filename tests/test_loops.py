@@ -49,6 +49,8 @@ BOUNDS = {
     "engine/snapshots/replay.py::_collect_recent": PIECES,
     "engine/history/schedule.py::run": SERVICE,
     "engine/history/joint_reads.py::_exchange": "fewer blocks each round, or an error",
+    "chainfolio/supervisor.py::_wait_until_done": "ends with the thread or task that it waits for",
+    "engine/lake_sql.py::_checked": "each query compares files once, after the queries before it",
     "indexer/collect.py::_chunks": "takes the pieces of its span",
     "indexer/collect.py::_of_accounts": PIECES,
     "indexer/collect.py::work_here": "takes the pieces of its span",
