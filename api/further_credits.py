@@ -8,7 +8,7 @@ from chainfolio.storage.state.meter_transaction import AdmissionRequest
 
 
 async def reserve_more(request: Context, credits: int) -> None:
-    """Reserve more credits for a read whose price shows only as it is made; raise a 402 Problem without enough."""
+    """Reserve more credits for a read whose price shows as it is made; raise a 402 Problem without enough."""
     principal, charge = request.principal, request.http.charge
     asked = AdmissionRequest(
         principal.account_id,

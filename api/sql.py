@@ -241,7 +241,7 @@ async def list_queries(request: Context) -> StoredQueries:
 
 @write("POST", "/v1/sql/queries", summary="Save a query", answers={200: StoredQuery}, example=EXAMPLE, **FAMILY)
 async def save_query(request: Context, body: NewQuery) -> Answer:
-    """Saves a query under a name, in place of the one of the same name. It is not run, and only you see it."""
+    """Saves a query under a name, or replaces it. It is not run, and only you see it."""
     owner, now_us = request.principal.account_id, request.parts.environment.clock.now_us()
     new, max_saved = SavedQuery(body.name, body.query, now_us), request.parts.settings.sql.max_saved
 

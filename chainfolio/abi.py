@@ -56,7 +56,7 @@ class AbiFamilies(Protocol):
         """
 
     def to_request(self, read: Read[object]) -> AbiCall | CoinBalance | Unknown | None:
-        """Return the request of a decoder's read; Unknown if it cannot be encoded, None if it is of another kind."""
+        """Return the request of a decoder's read; Unknown if not encodable, None if it is of another kind."""
 
     def decode(self, read: Read[object], returned: bytes) -> object:
         """Return the value of a contract read from the bytes that the call returned."""

@@ -98,7 +98,7 @@ def selected(assets: Sequence[Asset], untrusted: Collection[str]) -> tuple[list[
 
 
 def _file_uri(asset: Asset, uri: TokenUri) -> str:
-    """Return the URI of a file of metadata; empty for a `data:` URI, and for one that is missing or too long."""
+    """Return the URI of a metadata file; empty for a `data:` URI, and if it is missing or too long."""
     try:
         text = resolved_uri(uri, asset.token_id) if isinstance(uri, str) else ""
     except MetadataError:

@@ -212,7 +212,7 @@ class Collector:
                 await self._side_by_side(part, incomplete, worker_processes)
 
     async def _side_by_side(self, span: Span, work: Work, worker_processes: Sequence[WorkerProcess]) -> None:
-        """Index a span in pieces. Each free process, this one too, takes the next one, so that all end together.
+        """Index a span in pieces. Each free process, this one too, takes the next, so that all end together.
 
         A short span is indexed by this process alone. The first error ends all. A request to stop raises none.
         """

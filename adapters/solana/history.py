@@ -178,7 +178,7 @@ class AccountHistory:
         return _Piece(piece, changes, last, unexplained)
 
     async def _known_token_accounts(self, endpoint: Endpoint, account: str, last: int) -> set[str]:
-        """Return the stored token accounts of an account, and those that are open if these are of before `last`.
+        """Return the stored token accounts, and the open ones if the stored list is older than `last`.
 
         A transaction that opens a token account, or gives one to another owner, need not name that owner.
         """

@@ -135,7 +135,7 @@ class EvmProtocols:
             ]
 
     def _translate_read(self, read: Read[object]) -> Read[object] | Unknown:
-        """Return a read of this chain for one of the decoders; Unknown if it is of an older state or not encodable."""
+        """Return the chain's read of a decoder's; Unknown if it is of an older state or not encodable."""
         if isinstance(read, AtParent) and self._is_evm(read):
             return NO_OLD_STATE
         call = self.families.to_request(read)

@@ -51,10 +51,10 @@ def _type(
     treatment: Treatment,
     known_shares: Collection[str],
 ) -> tuple[TransactionType | None, str]:
-    """Return the type of a transaction that swapped for shares or shares for other assets, and the share; else None.
+    """Return the type of a transaction that swapped for, or back from, a pool's share, and that share.
 
-    All that counts must have moved between wallet and vault, and be what the vault swapped: other payments and hops
-    through other pools are trades, and so is an exchange of shares for shares.
+    None if it did neither. All that counts must have moved between wallet and vault, and be what the vault swapped:
+    other payments and hops through other pools are trades, and so is an exchange of shares for shares.
     """
     vaults = {leg.contract for leg in legs}
     swapped, net = defaultdict[str, int](int), defaultdict[str, int](int)

@@ -151,7 +151,7 @@ def _recovery_exit(
 
 
 def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
-    """Return what the vault of the file swapped for or against shares of composable pools: two changes for each swap.
+    """Return both legs of each swap of the vault in which a composable pool's share was bought or sold.
 
     Such a pool has its own share among its tokens: a swap for it adds liquidity. A swap of shares in another pool is a
     trade, and has no change.
