@@ -330,16 +330,17 @@ def _success(route: Route, status: int, kind: object, schemas: _Schemas) -> Json
     """Return the description of a successful answer, with the route's example for 200."""
     if status == 204:
         return {"description": "Done; there is no body.", "headers": _headers(route, status)}
-    content: JsonObject = {"schema": {"type": "object" if route.media == "application/json" else "string"}}
-    if kind is not Answer:
-        content["schema"] = schemas.of(kind)
+    content: JsonObject = {} if kind is Answer else {"schema": schemas.of(kind)}
     if route.example is not None and status == 200:
         content["example"] = route.example
     description = "The answer." if status == 200 else TITLES.get(status, "Elsewhere") + "."
     return {
         "description": description,
         "headers": _headers(route, status),
-        "content": dict.fromkeys(route.media.split(", "), content),
+        "content": {
+            media: {"schema": {"type": "object" if media == "application/json" else "string"}} | content
+            for media in route.media.split(", ")
+        },
     }
 
 
