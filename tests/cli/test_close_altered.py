@@ -182,8 +182,15 @@ def sign_with_another_key(folder: Path, data: st.DataObject) -> None:
 
 
 ALTERATIONS = (
-    change_byte, change_number, swap_files, drop_row, cut_off, remove_file, add_file, sign_with_another_key,
-)  # fmt: skip
+    change_byte,
+    change_number,
+    swap_files,
+    drop_row,
+    cut_off,
+    remove_file,
+    add_file,
+    sign_with_another_key,
+)
 
 
 @pytest.fixture
