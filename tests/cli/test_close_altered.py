@@ -43,6 +43,7 @@ from chainfolio.exports.close.pack import (
     totals_of,
     write_table,
 )
+from chainfolio.exports.close.rules import closing_faults
 from chainfolio.exports.close.signature import public_key_in, sign
 from chainfolio.exports.close.tables import COLUMNS, CloseTables, entry_in, plain_row, values_by_asset
 from chainfolio.portfolio.pnl.entries import AssetFacts
@@ -392,3 +393,20 @@ def test_a_source_row_that_is_doubled_or_left_out_is_noticed_when_all_is_compute
     ours, theirs = findings(folder, folder.parent / "key.pub")
     assert ours, (name, at)
     assert theirs, (name, at)
+
+
+@pytest.mark.parametrize(("in_wallet", "fault_count"), [("5", 0), ("4", 1)], ids=["equal", "one less"])
+def test_lots_are_compared_with_balances(in_wallet: str, fault_count: int) -> None:
+    tables = {
+        "balances": [{"account": "a", "countsAs": "eth:coin", "closing": "5"}],
+        "closings": [{"asset": "eth:coin", "wallet": "", "inWallet": in_wallet}],
+        "remaining": [],
+        "holdings": [],
+    }
+    assert len(closing_faults(tables, set())) == fault_count
+
+
+def test_an_asset_with_lots_needs_a_comparison() -> None:
+    lot = {"asset": "eth:coin", "end": "closing"}
+    tables: dict[str, list[dict[str, str]]] = {"balances": [], "closings": [], "remaining": [lot], "holdings": []}
+    assert closing_faults(tables, set()) == ["lots of eth:coin are not compared with balances"]
